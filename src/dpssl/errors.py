@@ -1,0 +1,20 @@
+"""Errors a user can act on: each message names the flag, file or row, the value met, and what to do.
+
+The command line prints the message alone and exits with status 2; anything else that is raised is a bug.
+"""
+
+
+class DPSSLError(Exception):
+    """Base of every error that is the input's fault, not the program's."""
+
+
+class InputError(DPSSLError, ValueError):
+    """A value the user gave is unusable."""
+
+
+class RunFolderError(DPSSLError, OSError):
+    """A run folder cannot be read, written or resumed."""
+
+
+class TrainingError(DPSSLError, RuntimeError):
+    """Training cannot go on: a diverging loss, no device memory, no such device."""
