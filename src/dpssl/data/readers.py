@@ -1,0 +1,151 @@
+"""Named benchmark sets and .npz files as a `Dataset` (what the flags --data and --labels stand for).
+
+An .npz comes in two kinds, told apart by the names of its arrays:
+- a benchmark, `train_x` and `train_y`: the labels are the truth, hidden until a split reveals some (-1: unknown);
+- one's own images, `images` and `labels`: the labels are given to the run, -1 marks the images to label.
+Both may add `test_x` with `test_y`, `class_names` and `ids`. Nothing is ever unpickled.
+"""
+
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpssl.constants import UNLABELED
+from dpssl.data.table import Dataset, Ids, Labels, as_uint8_images
+from dpssl.errors import InputError
+
+DIGIT_NAMES = tuple("0123456789")
+BENCHMARK_CLASSES = {
+    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    "svhn": DIGIT_NAMES,
+}
+SUPPORTED = "digits, cifar10, svhn, or the path of an .npz file with train_x and train_y, or images and labels"
+
+
+def load_dataset(data: str, labels: str = "") -> Dataset:
+    """The dataset that `--data` names: digits, cifar10, svhn or the path of an .npz file."""
+    if labels:
+        raise InputError(
+            f"--labels {labels}: a separate label file is not supported yet; "
+            f"store the labels in the .npz given to --data as `labels`, {UNLABELED} for unlabelled"
+        )
+    if data == "digits":
+        return _load_digits()
+    if data in BENCHMARK_CLASSES:
+        return _load_npz(_find_benchmark(data), data, BENCHMARK_CLASSES[data])
+    path = Path(data).expanduser()
+    if path.is_dir():
+        raise InputError(f"--data {data}: folders of images are not supported yet; supported now: {SUPPORTED}")
+    if not path.exists():
+        raise InputError(f"--data {data}: no such file or data set; supported: {SUPPORTED}")
+    if path.suffix != ".npz":
+        raise InputError(f"--data {data}: not an .npz file; supported now: {SUPPORTED}")
+    return _load_npz(path, path.stem)
+
+
+def _load_digits() -> Dataset:
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError as error:
+        raise InputError("--data digits needs scikit-learn: pip install scikit-learn") from error
+    bunch = load_digits()
+    images = as_uint8_images(bunch.images / 16.0)  # 8 x 8 with 17 grey levels, 0..16
+    return Dataset(
+        name="digits",
+        images=images,
+        ids=_numbered("digit", len(images)),
+        class_names=DIGIT_NAMES,
+        given_labels=np.full(len(images), UNLABELED, dtype=np.int64),
+        truth=bunch.target.astype(np.int64),
+        test_images=images[:0],
+        test_ids=_numbered("test", 0),
+        test_truth=np.empty(0, dtype=np.int64),
+    )
+
+
+def _find_benchmark(name: str) -> Path:
+    folders = [Path("data"), Path.home() / ".cache" / "dpssl"]
+    if os.environ.get("DPSSL_DATA"):
+        folders.insert(0, Path(os.environ["DPSSL_DATA"]))
+    places = [folder / f"{name}.npz" for folder in folders]
+    for place in places:
+        if place.is_file():
+            return place
+    raise InputError(
+        f"--data {name}: {name}.npz (arrays train_x, train_y, test_x, test_y) was found in none of "
+        f"{', '.join(map(str, places))}; put it there, or set DPSSL_DATA to the folder that has it"
+    )
+
+
+def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = ()) -> Dataset:
+    arrays = _read_arrays(path)
+    if {"train_x", "train_y"} <= arrays.keys():
+        images = _images_of(path, "train_x", arrays["train_x"])
+        truth = _labels_of(path, "train_y", arrays["train_y"])
+        given, prefix = np.full(len(truth), UNLABELED, dtype=np.int64), "train"
+    elif {"images", "labels"} <= arrays.keys():
+        images = _images_of(path, "images", arrays["images"])
+        truth = given = _labels_of(path, "labels", arrays["labels"])
+        prefix = "image"
+    else:
+        raise InputError(
+            f"{path}: has the arrays {sorted(arrays)}; expected train_x and train_y (a benchmark set) "
+            f"or images and labels ({UNLABELED} for unlabelled)"
+        )
+    if ("test_x" in arrays) != ("test_y" in arrays):
+        raise InputError(f"{path}: test_x and test_y come together; add the missing one or leave both out")
+    test_images, test_truth = images[:0], np.empty(0, dtype=np.int64)
+    if "test_x" in arrays:
+        test_images = _images_of(path, "test_x", arrays["test_x"])
+        test_truth = _labels_of(path, "test_y", arrays["test_y"])
+    if "class_names" in arrays:
+        class_names = tuple(str(class_name) for class_name in arrays["class_names"].ravel())
+    elif not class_names:
+        highest = int(max(truth.max(initial=UNLABELED), test_truth.max(initial=UNLABELED)))
+        class_names = tuple(str(label) for label in range(highest + 1))
+    return Dataset(
+        name=name,
+        images=images,
+        ids=arrays["ids"].astype(str) if "ids" in arrays else _numbered(prefix, len(images)),
+        class_names=class_names,
+        given_labels=given,
+        truth=truth,
+        test_images=test_images,
+        test_ids=_numbered("test", len(test_images)),
+        test_truth=test_truth,
+    )
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
+        raise InputError(
+            f"{path}: not a readable .npz of plain arrays ({error}); write it again with numpy.savez"
+        ) from error
+
+
+def _images_of(path: Path, key: str, array: NDArray[Any]) -> NDArray[np.uint8]:
+    try:
+        return as_uint8_images(array)
+    except InputError as error:
+        raise InputError(f"{path}, array {key}: {error}") from error
+
+
+def _labels_of(path: Path, key: str, array: NDArray[Any]) -> Labels:
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError(
+            f"{path}, array {key}: has shape {array.shape} and dtype {array.dtype}; expected one integer per image"
+        )
+    return array.astype(np.int64)
+
+
+def _numbered(prefix: str, count: int) -> Ids:
+    width = max(5, len(str(count - 1)))
+    return np.array([f"{prefix}-{number:0{width}d}" for number in range(count)], dtype=str)

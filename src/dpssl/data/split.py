@@ -1,0 +1,162 @@
+"""Which images are labelled, which are to be labelled, which are held out: the content of `split.json`.
+
+`labeled` and `unlabeled` part the images of the dataset. As in FixMatch, training draws its unlabelled batches from all
+of them, labelled ones included; annotation metrics, though, count `unlabeled` alone: a given label is no annotation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpssl.constants import UNLABELED
+from dpssl.data.table import Dataset, Ids, Labels
+from dpssl.errors import InputError
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Positions into the images (labelled, unlabelled) and test images of the dataset that came with it."""
+
+    labeled: Positions  # (n_labels,) ascending
+    unlabeled: Positions  # (n - n_labels,) ascending
+    test: Positions  # (m,) into test_images
+    given_labels: Labels  # (n,) -1 for the unlabelled
+
+
+def make_split(dataset: Dataset, n_labels: int, seed: int, test_fraction: float = 0.2) -> tuple[Dataset, Split]:
+    """Hold out a test set where the dataset has none, then choose the labels the run may see.
+
+    Labels the user gave are used as they are, and `n_labels` is ignored. Otherwise `n_labels` are revealed, the same
+    number in each class (the first classes take one more where it does not divide), from a shuffle per class by `seed`
+    as in FixMatch. The test set is stratified, from images whose truth is known and whose label nobody gave.
+    """
+    if not 0 < test_fraction < 1:
+        raise InputError(f"--test-fraction {test_fraction}: must lie between 0 and 1, for example 0.2")
+    if seed < 0:
+        raise InputError(f"--seed {seed}: must be 0 or more")
+    test_draws, label_draws = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
+    if len(dataset.test_images) == 0:
+        dataset = _hold_out(dataset, _draw_test(dataset, test_fraction, test_draws))
+    given = dataset.given_labels
+    if not (given != UNLABELED).any():
+        given = _reveal_labels(dataset, n_labels, label_draws)
+    return dataset, _split_of(dataset, given)
+
+
+def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
+    """The split as ids, so that it outlives the order of the rows."""
+    return {
+        "labeled": {str(dataset.ids[row]): int(split.given_labels[row]) for row in split.labeled},
+        "unlabeled": dataset.ids[split.unlabeled].tolist(),
+        "test": dataset.test_ids[split.test].tolist(),
+    }
+
+
+def split_from_json(dataset: Dataset, document: Mapping[str, Any]) -> tuple[Dataset, Split]:
+    """The dataset and split that `split_to_json` described, from the dataset as its reader returns it."""
+    try:
+        labeled, unlabeled, test = dict(document["labeled"]), list(document["unlabeled"]), list(document["test"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"split.json: `labeled`, `unlabeled` and `test` are needed ({error}); make the split again"
+        ) from error
+    if len(dataset.test_images) == 0 and test:
+        dataset = _hold_out(dataset, _positions(dataset.ids, test))
+    if len(labeled) + len(unlabeled) != len(dataset.ids) or len(test) != len(dataset.test_ids):
+        raise InputError(
+            f"split.json names {len(labeled) + len(unlabeled)} images and {len(test)} test images, the data set "
+            f"{dataset.name} has {len(dataset.ids)} and {len(dataset.test_ids)}; use the data the run was made with"
+        )
+    _positions(dataset.ids, unlabeled)
+    _positions(dataset.test_ids, test)
+    given = np.full(len(dataset.ids), UNLABELED, dtype=np.int64)
+    given[_positions(dataset.ids, list(labeled))] = list(labeled.values())
+    dataset = replace(dataset, given_labels=given) if (dataset.given_labels != UNLABELED).any() else dataset
+    return dataset, _split_of(dataset, given)
+
+
+def _split_of(dataset: Dataset, given: Labels) -> Split:
+    counts = np.bincount(given[given != UNLABELED], minlength=dataset.n_classes)
+    if (counts == 0).any():
+        missing = dataset.class_names[int(counts.argmin())]
+        raise InputError(
+            f"{dataset.name}: class {missing!r} is a class without a labelled example; label at least one image of it"
+        )
+    if (given != UNLABELED).all():
+        raise InputError(
+            f"{dataset.name}: no unlabelled images, all {len(given)} have labels; lower --n-labels or add images"
+        )
+    return Split(
+        labeled=np.flatnonzero(given != UNLABELED),
+        unlabeled=np.flatnonzero(given == UNLABELED),
+        test=np.arange(len(dataset.test_images)),
+        given_labels=given,
+    )
+
+
+def _draw_test(dataset: Dataset, test_fraction: float, draws: np.random.Generator) -> Positions:
+    """A share of each class, rounded so that the whole is the share of all, rounded up (scikit-learn's rule)."""
+    eligible = (dataset.truth != UNLABELED) & (dataset.given_labels == UNLABELED)
+    counts = np.bincount(dataset.truth[eligible], minlength=dataset.n_classes)  # (C,)
+    quota = counts * test_fraction
+    n_test = np.floor(quota).astype(np.int64)
+    largest_remainders = np.argsort(n_test - quota, kind="stable")
+    n_test[largest_remainders[: ceil(counts.sum() * test_fraction) - n_test.sum()]] += 1
+    return np.sort(
+        np.concatenate(
+            [
+                draws.permutation(np.flatnonzero(eligible & (dataset.truth == label)))[: n_test[label]]
+                for label in range(dataset.n_classes)
+            ]
+        )
+    )
+
+
+def _reveal_labels(dataset: Dataset, n_labels: int, draws: np.random.Generator) -> Labels:
+    per_class, remainder = divmod(n_labels, dataset.n_classes)
+    if per_class < 1:
+        missing = dataset.class_names[max(n_labels, 0)]
+        raise InputError(
+            f"--n-labels {n_labels}: {dataset.n_classes} classes need at least {dataset.n_classes} labels; "
+            f"{missing!r} would be a class without a labelled example"
+        )
+    given = np.full(len(dataset.images), UNLABELED, dtype=np.int64)
+    for label, class_name in enumerate(dataset.class_names):
+        wanted = per_class + (label < remainder)
+        members = draws.permutation(np.flatnonzero(dataset.truth == label))
+        if len(members) < wanted:
+            raise InputError(
+                f"--n-labels {n_labels}: asks for {wanted} labels of class {class_name!r}, which has "
+                f"{len(members)} images of known class; lower it"
+            )
+        given[members[:wanted]] = label
+    return given
+
+
+def _hold_out(dataset: Dataset, test: Positions) -> Dataset:
+    """The dataset with the images at `test` moved to its test set."""
+    kept = np.delete(np.arange(len(dataset.images)), test)
+    return replace(
+        dataset,
+        images=dataset.images[kept],
+        ids=dataset.ids[kept],
+        given_labels=dataset.given_labels[kept],
+        truth=dataset.truth[kept],
+        test_images=dataset.images[test],
+        test_ids=dataset.ids[test],
+        test_truth=dataset.truth[test],
+    )
+
+
+def _positions(ids: Ids, wanted: list[str]) -> Positions:
+    position = {str(name): row for row, name in enumerate(ids)}
+    missing = [name for name in wanted if name not in position]
+    if missing:
+        raise InputError(f"split.json: id {missing[0]!r} is not in the data set; use the data the run was made with")
+    return np.array([position[name] for name in wanted], dtype=np.int64)

@@ -1,0 +1,332 @@
+"""The run folder: where every step leaves its files and finds those of the step before.
+
+Every file but a log is written whole to a hidden neighbour, synced to the disk and renamed over the old one, so a
+reader sees the file before or the file after, whatever kills the writer. One process writes to a run at a time. Equal
+content gives equal bytes. Nothing is pickled.
+"""
+
+import io
+import json
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpssl.errors import InputError, RunFolderError
+from dpssl.step_files import SoftLabelFile, VoteFile, soft_label_table, string_array
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["RunFolder", "SoftLabelFile", "VoteFile"]
+
+VOTES = "votes.npz"
+SOFT_LABELS = "soft_labels.npz"
+SOFT_LABELS_TABLE = "soft_labels.csv"
+MADE_BY = {
+    VOTES: "dpssl lfs",
+    SOFT_LABELS: "dpssl label",
+    "label_model.safetensors": "dpssl label",
+    "end_model.safetensors": "dpssl train",
+}
+METADATA_KEY = "dpssl"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Reads and writes the files of one run; `name` is relative to the folder and may contain a subfolder."""
+
+    folder: Path
+
+    @classmethod
+    def create(cls, out: str | None = None) -> Self:
+        """A new, empty run folder: `out`, or the next free runs/run-001, run-002, ... A run is never overwritten."""
+        try:
+            if out is None:
+                return cls(_next_free(Path("runs")))
+            folder = Path(out)
+            if folder.exists() and not folder.is_dir():
+                raise RunFolderError(f"--out {out}: is a file, not a folder; choose another --out")
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise RunFolderError(
+                    f"--out {out}: is not empty, and a run is never overwritten; "
+                    f"finish that run with `dpssl resume {out}`, or choose another --out"
+                )
+            return cls(folder)
+        except RunFolderError:
+            raise
+        except OSError as error:
+            raise RunFolderError(
+                f"--out {out or 'runs'}: cannot make the run folder ({error}); choose another --out"
+            ) from error
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """The folder of an earlier run."""
+        if not Path(path).is_dir():
+            raise RunFolderError(f"{path}: no such run folder; start one with `dpssl run --out {path}`")
+        return cls(Path(path))
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    def has(self, name: str) -> bool:
+        return self.path(name).is_file()
+
+    # Text and JSON
+
+    def write_text(self, name: str, text: str) -> None:
+        self._replace(name, lambda file: file.write(text.encode()))
+
+    def read_text(self, name: str) -> str:
+        try:
+            return self._read_bytes(name).decode()
+        except UnicodeDecodeError as error:
+            raise self._damaged(name, error) from error
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Numpy values become plain ones; NaN and infinities, which JSON lacks, become null."""
+        self.write_text(name, json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+    def read_json(self, name: str) -> Any:
+        try:
+            return json.loads(self.read_text(name))
+        except json.JSONDecodeError as error:
+            raise self._damaged(name, error) from error
+
+    def append_jsonl(self, name: str, record: Mapping[str, Any]) -> None:
+        """Add one line to a log, the one write that is not a rename.
+
+        A line that a kill cut short is dropped by the reader, and here before the next one.
+        """
+        line = json.dumps(_plain(record), allow_nan=False, ensure_ascii=False) + "\n"
+        path = self.path(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab+") as file:
+                file.truncate(_end_of_last_line(file))
+                file.write(line.encode())
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def read_jsonl(self, name: str) -> list[Any]:
+        whole_lines = self.read_text(name).split("\n")[:-1]
+        try:
+            return [json.loads(line) for line in whole_lines]
+        except json.JSONDecodeError as error:
+            raise self._damaged(name, error) from error
+
+    def write_jsonl(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
+        """Replace a whole log: resuming drops what was logged after the checkpoint."""
+        lines = (json.dumps(_plain(record), allow_nan=False, ensure_ascii=False) + "\n" for record in records)
+        self.write_text(name, "".join(lines))
+
+    # Arrays
+
+    def write_arrays(self, name: str, **arrays: ArrayLike) -> None:
+        """An uncompressed .npz of plain arrays; np.savez dates its members 1980, so equal arrays give equal bytes."""
+        plain = {key: np.asarray(array, order="C") for key, array in arrays.items()}
+        for key, array in plain.items():
+            if array.dtype.hasobject:
+                raise TypeError(f"{name}: array {key} holds Python objects, which would be pickled")
+        self._replace(name, lambda file: np.savez(file, **plain))  # type: ignore[arg-type]  # keys are ours, none is a keyword of savez
+
+    def read_arrays(self, name: str, *expected: str) -> dict[str, NDArray[Any]]:
+        """All arrays of the .npz; those named in `expected` must be among them."""
+        content = self._read_bytes(name)
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in archive.files}
+        except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+            raise self._damaged(name, error) from error
+        missing = [key for key in expected if key not in arrays]
+        if missing:
+            raise self._damaged(name, f"no array {missing[0]!r}, only {sorted(arrays)}")
+        return arrays
+
+    def write_votes(self, file: VoteFile) -> None:
+        self.write_arrays(
+            VOTES,
+            votes=file.votes,
+            confidence=file.confidence,
+            specialties=file.specialties,
+            ids=file.ids,
+            class_names=string_array(file.class_names),
+        )
+
+    def read_votes(self) -> VoteFile:
+        arrays = self.read_arrays(VOTES, "votes", "confidence", "specialties", "ids", "class_names")
+        try:
+            return VoteFile(
+                votes=arrays["votes"],
+                confidence=arrays["confidence"],
+                specialties=arrays["specialties"],
+                ids=arrays["ids"],
+                class_names=tuple(arrays["class_names"].tolist()),
+            )
+        except InputError as error:
+            raise self._damaged(VOTES, error) from error
+
+    def write_soft_labels(
+        self, ids: ArrayLike, class_names: Iterable[str], soft_labels: ArrayLike, covered: ArrayLike
+    ) -> None:
+        """`soft_labels.npz`, and beside it `soft_labels.csv` for a spreadsheet (see `soft_label_table`)."""
+        file = SoftLabelFile(
+            string_array(ids), tuple(class_names), np.asarray(soft_labels, np.float32), np.asarray(covered)
+        )
+        self.write_text(SOFT_LABELS_TABLE, soft_label_table(file))
+        self.write_arrays(
+            SOFT_LABELS,
+            soft_labels=file.soft_labels,
+            covered=file.covered,
+            ids=file.ids,
+            class_names=string_array(file.class_names),
+        )
+
+    def read_soft_labels(self) -> SoftLabelFile:
+        arrays = self.read_arrays(SOFT_LABELS, "soft_labels", "covered", "ids", "class_names")
+        try:
+            return SoftLabelFile(
+                arrays["ids"], tuple(arrays["class_names"].tolist()), arrays["soft_labels"], arrays["covered"]
+            )
+        except InputError as error:
+            raise self._damaged(SOFT_LABELS, error) from error
+
+    # Weights
+
+    def write_safetensors(
+        self, name: str, tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Tensors, and `metadata` (any JSON value) as one JSON text: the format writes several entries in random order.
+
+        The text also carries a checksum of the tensors, which the format itself lacks.
+        """
+        from safetensors.torch import save
+
+        tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        text = json.dumps({"metadata": _plain(metadata or {}), "crc32": _checksum(tensors)}, sort_keys=True)
+        content = save(tensors, metadata={METADATA_KEY: text})
+        self._replace(name, lambda file: file.write(content))
+
+    def read_safetensors(self, name: str) -> tuple[dict[str, "torch.Tensor"], dict[str, Any]]:
+        """The tensors, on the CPU, and the metadata."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        content = self._read_bytes(name)
+        try:
+            tensors = load(content)
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            stored = json.loads(header["__metadata__"][METADATA_KEY])
+        except (SafetensorError, ValueError, KeyError) as error:
+            raise self._damaged(name, error) from error
+        if stored["crc32"] != _checksum(tensors):
+            raise self._damaged(name, "its checksum does not match")
+        return tensors, stored["metadata"]
+
+    # The two doors to the disk
+
+    def _replace(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
+        path = self.path(name)
+        unfinished = path.with_name(
+            f".{path.name}.unfinished"
+        )  # a fixed name: what a kill leaves is overwritten next time
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with unfinished.open("wb") as file:
+                    write(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(unfinished, path)
+            except OSError:
+                unfinished.unlink(missing_ok=True)
+                raise
+            _sync_folder(path.parent)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def _read_bytes(self, name: str) -> bytes:
+        path = self.path(name)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError as error:
+            maker = MADE_BY.get(name)
+            cure = f"make it with `{maker}` first" if maker else "is this a run folder?"
+            raise RunFolderError(f"{path}: no such file; {cure}") from error
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be read ({error}); check its permissions") from error
+
+    def _damaged(self, name: str, reason: object) -> RunFolderError:
+        maker = MADE_BY.get(name, f"dpssl resume {self.folder}")
+        return RunFolderError(f"{self.path(name)}: is damaged ({reason}); delete it and make it again with `{maker}`")
+
+
+def _next_free(parent: Path) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        folder = parent / f"run-{number:03d}"
+        try:
+            folder.mkdir()  # the test and the claim in one call: two runs started together get two folders
+            return folder
+        except FileExistsError:
+            number += 1
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":  # Windows cannot open a folder, and journals the rename by itself
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _end_of_last_line(file: IO[bytes]) -> int:
+    position = file.seek(0, os.SEEK_END)
+    while position > 0:
+        start = max(0, position - 4096)
+        file.seek(start)
+        newline = file.read(position - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        position = start
+    return 0
+
+
+def _unwritable(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(
+        f"{path}: cannot be written ({error.strerror or error}); free some space or choose another --out"
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _checksum(tensors: Mapping[str, "torch.Tensor"]) -> int:
+    import torch
+
+    checksum = 0
+    for key in sorted(tensors):
+        content = tensors[key].reshape(-1).view(torch.uint8).numpy().data
+        checksum = zlib.crc32(content, zlib.crc32(key.encode(), checksum))
+    return checksum
