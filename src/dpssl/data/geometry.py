@@ -114,6 +114,6 @@ def _covered(side: int, size: int, centre: Tensor) -> Tensor:
 
 def take_pixels(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """images[b, :, rows[b], columns[b]] for every image b; rows and columns broadcast to (B, H, W)."""
-    batch, channels, _, width = images.shape
-    index = (rows * width + columns).long().view(batch, 1, -1).expand(-1, channels, -1)
+    channels, width = images.shape[1], images.shape[3]
+    index = (rows * width + columns).long().flatten(1).unsqueeze(1).expand(-1, channels, -1)
     return images.flatten(2).gather(2, index).view_as(images)
