@@ -1,0 +1,270 @@
+"""Configuration: frozen dataclasses, one section a subject, read from and written to TOML.
+
+Every field has one name, used as field, TOML key and command-line flag (`n_lfs` is `--n-lfs`), and one line of help.
+Names are unique across the sections, so flags need no prefix. Values come from, in this order: the defaults here, a preset,
+a `--config` file, flags. Nothing heavy is imported: `dpssl --help` reads this file.
+"""
+
+import dataclasses
+import tomllib
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from dpssl.errors import InputError
+
+ALL_OPS = (
+    "autocontrast",
+    "brightness",
+    "color",
+    "contrast",
+    "equalize",
+    "identity",
+    "posterize",
+    "rotate",
+    "sharpness",
+    "shear_x",
+    "shear_y",
+    "solarize",
+    "translate_x",
+    "translate_y",
+)
+
+
+def option(default: Any, help: str) -> Any:
+    """A field with its default and the one line of help shown by the command line."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    seed: int = option(1, "seed of the split, the weights and every draw")
+    device: str = option("auto", "cpu, cuda, or auto: cuda where there is one")
+    max_minutes: float = option(0.0, "stop cleanly after this many minutes, to be continued by `dpssl resume`; 0 = no limit")
+    checkpoint_minutes: float = option(2.0, "write a checkpoint at least this often")
+    threads: int = option(0, "CPU threads for training; 0 = all cores. The same seed and thread count give the same bytes")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    data: str = option("digits", "digits, cifar10, svhn, or the path of an .npz file")
+    labels: str = option("", "file with the labels you have, where the data does not hold them")
+    n_labels: int = option(40, "labels to reveal of a benchmark set, balanced over the classes")
+    test_fraction: float = option(0.2, "share of the images held out for testing, where the data has no test set")
+
+
+@dataclass(frozen=True)
+class AugmentConfig:
+    """Weak and strong views; the values are FixMatch-pytorch's."""
+
+    flip: bool = option(True, "mirror images at random; turn off where left and right differ (digits)")
+    shift: float = option(0.125, "weak view: largest shift as a share of the side")
+    strong_ops: tuple[str, ...] = option(ALL_OPS, "operations RandAugment draws from")
+    n_ops: int = option(2, "operations drawn per image")
+    op_probability: float = option(0.5, "chance that a drawn operation is applied")
+    max_level: int = option(10, "strength levels are drawn from 1 to this, exclusive")
+    cutout: float = option(0.5, "side of the grey square as a share of the image side; 0 = off")
+    interpolation: str = option("nearest", "for rotation, shear and translation: nearest or bilinear")
+
+
+@dataclass(frozen=True)
+class BackboneConfig:
+    depth: int = option(28, "depth of the Wide ResNet: 2 * blocks * stages + stages + 1")
+    width: int = option(2, "width factor of the Wide ResNet")
+    strides: tuple[int, ...] = option((1, 2, 2), "stride of each stage")
+    bn_momentum: float = option(0.001, "weight of the newest batch in the running statistics")
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    learning_rate: float = option(0.03, "of SGD with Nesterov momentum, at the start")
+    momentum: float = option(0.9, "Nesterov momentum")
+    weight_decay: float = option(5e-4, "on convolution and dense weights only")
+    ema_decay: float = option(0.999, "decay of the averaged weights that vote and predict")
+    final_lr_fraction: float = option(0.0, "share of the learning rate left at the end of the cosine; FixMatch's 7/16 cosine ends at .195")
+    precision: str = option("auto", "float32, bfloat16, or auto: bfloat16 on a GPU")
+
+
+@dataclass(frozen=True)
+class LabelingConfig:
+    """Step 1: the labeling functions (LFs)."""
+
+    n_lfs: int = option(50, "number of labeling functions, K")
+    specialist_ratio: float = option(0.2, "share of the LFs that learn from one sample, rho")
+    mcl: bool = option(True, "multiple-choice learning; off is the paper's Exp1: every LF on every class, abstaining masked")
+    feature_transform: bool = option(True, "each LF pools the feature map around its own centre (Eq. 3); off is the paper's Exp2")
+    assignment_target: float = option(0.4, "the start's sharpness: mean of the largest assignment of a position to a centre")
+    mcl_min_steps: int = option(100, "fewest steps of the first phase")
+    mcl_max_steps: int = option(2000, "most steps of the first phase")
+    mcl_tolerance: float = option(0.02, "the first phase has converged when the loss falls by less than this share from one window to the next")
+    specialist_share: float = option(0.5, "an LF specialises in a class of whose samples it wins at least this share")
+    min_specialists: int = option(1, "a class with fewer specialists gets the LFs that win it most often")
+    confidence_threshold: float = option(0.95, "pseudo-labels below this are not trained on, epsilon")
+    abstain_view: str = option("strong", "view that the abstain pseudo-label is pushed on: strong, or weak as Eq. 6 is printed")
+    alignment: bool = option(False, "align each LF's predictions with its own prior before thresholding")
+    backbone_gradient: str = option("mean", "gradient of the sum over the LFs into the backbone: mean (scaled by 1/K) or sum")
+    mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase")
+    labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase")
+    unlabeled_weight: float = option(1.0, "weight of Eq. 6 in the second phase")
+    steps: int = option(20000, "steps of the second phase")
+    batch_size: int = option(64, "labelled images a step")
+    unlabeled_ratio: int = option(7, "unlabelled images a step, per labelled one")
+    window: int = option(50, "steps between two log lines")
+
+
+@dataclass(frozen=True)
+class LabelModelConfig:
+    """Step 2: from votes to soft labels."""
+
+    label_model: str = option("dawid-skene", "the model that resolves the votes; `majority` and `paper` among them")
+    use_confidence: bool = option(True, "let the label model see how sure each LF was, where it can")
+
+
+@dataclass(frozen=True)
+class EndModelConfig:
+    """Step 3: the classifier trained on labels and soft labels."""
+
+    end_steps: int = option(10000, "steps")
+    end_batch_size: int = option(64, "labelled images a step")
+    end_unlabeled_ratio: int = option(7, "soft-labelled images a step, per labelled one")
+    end_view: str = option("strong", "view of the soft-labelled images: strong or weak")
+    end_start: str = option("scratch", "start from scratch, or from the backbone of step 1 (lfs)")
+    end_uncovered: str = option("skip", "images without a vote: skip them, or train on the prior (prior)")
+    end_learning_rate: float = option(0.03, "as learning_rate, for step 3")
+
+
+@dataclass(frozen=True)
+class Config:
+    run: RunConfig = field(default_factory=RunConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    labeling: LabelingConfig = field(default_factory=LabelingConfig)
+    label_model: LabelModelConfig = field(default_factory=LabelModelConfig)
+    end_model: EndModelConfig = field(default_factory=EndModelConfig)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field as the command line and the documentation show it."""
+
+    section: str
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+    def parse(self, value: Any) -> Any:
+        """`value` (from TOML or the command line) as this field's type, or an error that names the flag."""
+        try:
+            return _convert(value, self.type)
+        except ValueError as problem:
+            raise InputError(f"--{self.name.replace('_', '-')} (in TOML: {self.name}): {problem}") from None
+
+
+def options() -> Iterator[Option]:
+    """Every field of every section, in order."""
+    for section in dataclasses.fields(Config):
+        section_type = get_type_hints(Config)[section.name]
+        types_of = get_type_hints(section_type)
+        for item in dataclasses.fields(section_type):
+            yield Option(section.name, item.name, types_of[item.name], item.default, item.metadata["help"])
+
+
+def with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    """`config` with the named fields replaced; unknown names and wrong types are errors."""
+    known = {entry.name: entry for entry in options()}
+    for name, value in values.items():
+        if name not in known:
+            raise InputError(f"unknown setting {name!r}; `dpssl run --help` lists all of them")
+        entry = known[name]
+        section = dataclasses.replace(getattr(config, entry.section), **{name: entry.parse(value)})
+        config = dataclasses.replace(config, **{entry.section: section})
+    return config
+
+
+def to_toml(config: Config) -> str:
+    """The whole configuration as TOML, a table a section, with each field's help behind it."""
+    lines: list[str] = []
+    section = ""
+    for entry in options():
+        if entry.section != section:
+            section = entry.section
+            lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
+        value = getattr(getattr(config, section), entry.name)
+        lines.append(f"{entry.name} = {_toml_value(value)}  # {entry.help}")
+    return "\n".join(lines) + "\n"
+
+
+def from_toml(text: str, base: Config | None = None, source: str = "config") -> Config:
+    """`base` (default: the defaults) with what the TOML text names; keys may stand in their section or at the top."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise InputError(f"{source} is not valid TOML: {problem}") from None
+    sections = {entry.section for entry in options()}
+    values: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            if key in sections:
+                values.update(value)
+            elif key != "environment":  # what the run folder notes about versions and device is not a setting
+                raise InputError(f"{source}: unknown section [{key}]; the sections are {', '.join(sorted(sections))}")
+        else:
+            values[key] = value
+    return with_values(base or Config(), values)
+
+
+def preset_names() -> list[str]:
+    """Names that `--preset` takes."""
+    folder = resources.files("dpssl") / "presets"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_preset(name: str, base: Config | None = None) -> Config:
+    if name not in preset_names():
+        raise InputError(f"--preset {name!r} is unknown; choose one of {', '.join(preset_names())}")
+    text = (resources.files("dpssl") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
+    return from_toml(text, base, f"preset {name}")
+
+
+def load_config_file(path: str | Path, base: Config | None = None) -> Config:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"--config {path}: cannot be read ({problem})") from None
+    return from_toml(text, base, str(path))
+
+
+def _convert(value: Any, wanted: Any) -> Any:
+    if get_origin(wanted) in (tuple, types.GenericAlias):
+        item_type = get_args(wanted)[0]
+        items = value.replace(",", " ").split() if isinstance(value, str) else value
+        return tuple(_convert(item, item_type) for item in items)
+    if wanted is bool:
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        raise ValueError(f"expected true or false, got {value!r}")
+    if isinstance(value, bool) or (wanted is int and isinstance(value, float) and value != int(value)):
+        raise ValueError(f"expected {wanted.__name__}, got {value!r}")
+    try:
+        return wanted(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected {wanted.__name__}, got {value!r}") from None
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    return repr(value)

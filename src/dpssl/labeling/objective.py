@@ -1,0 +1,82 @@
+"""The two phases of Eq. 7 as objectives over one joint forward pass.
+
+Phase A trains on Eq. 4 alone and counts winners; phase B trains on Eq. 5 + Eq. 6 with the specialised sets fixed. Both are
+modules so that what they remember between steps (winner counts, running predictions) is saved with a checkpoint.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from dpssl.config import LabelingConfig
+from dpssl.labeling.losses import labeled_loss, mcl_loss, unlabeled_loss
+from dpssl.labeling.specialties import WinnerCount
+from dpssl.nets.lf_heads import LFNetwork
+from dpssl.training.step import LossAndMetrics
+
+ALIGNMENT_DECAY = 0.999  # of the running mean prediction, as in FreeMatch and USB
+
+
+class MultipleChoice(nn.Module):
+    """Phase A: mu_l^MCL * Eq. 4 on labelled images."""
+
+    def __init__(self, n_lfs: int, n_classes: int, n_specialists: int, weight: float) -> None:
+        super().__init__()
+        self.winners = WinnerCount(n_lfs, n_classes)
+        self.n_specialists, self.weight = n_specialists, weight
+
+    def forward(self, lf_logits: Tensor, labels: Tensor) -> LossAndMetrics:
+        n_classes = self.winners.wins.shape[0]
+        loss, winners = mcl_loss(lf_logits[..., :n_classes], labels, self.n_specialists)
+        self.winners.add(winners, labels)
+        return self.weight * loss.mean(), {}
+
+
+class SemiSupervised(nn.Module):
+    """Phase B: mu_l * Eq. 5 + mu_u * Eq. 6."""
+
+    mean_prediction: Tensor
+
+    def __init__(self, network: LFNetwork, settings: LabelingConfig, class_balance: Tensor) -> None:
+        super().__init__()
+        self.settings = settings
+        self.register_buffer("specialties", network.specialties.clone())
+        self.register_buffer("prior", outcome_prior(network.specialties, class_balance, network.abstains))
+        self.register_buffer("mean_prediction", self.get_buffer("prior").clone())
+
+    def forward(
+        self, labeled_logits: Tensor, labels: Tensor, weak_logits: Tensor, strong_logits: Tensor
+    ) -> LossAndMetrics:
+        """Masked logits of p̄_k, (B, K, C + 1), for labelled weak, unlabelled weak and unlabelled strong views."""
+        settings = self.settings
+        specialties = self.get_buffer("specialties")
+        supervised = labeled_loss(labeled_logits, labels, specialties).mean()
+        targets = torch.softmax(weak_logits.detach(), -1)
+        if settings.alignment:
+            targets = self._align(targets)
+        unsupervised, pseudo_labels, sure = unlabeled_loss(
+            targets, weak_logits, strong_logits, settings.confidence_threshold, settings.abstain_view
+        )
+        loss = settings.labeled_weight * supervised + settings.unlabeled_weight * unsupervised.mean()
+        speaks = pseudo_labels < specialties.shape[1]  # (B, K)
+        metrics = {
+            "labeled_loss": supervised,
+            "unlabeled_loss": unsupervised.mean(),
+            "pseudo_label_rate": sure.float().mean(),
+            "speak_rate": (sure & speaks).float().mean(),
+            "coverage": speaks.any(1).float().mean(),
+        }
+        return loss, metrics
+
+    @torch.no_grad()
+    def _align(self, probabilities: Tensor) -> Tensor:
+        """Distribution alignment (ReMixMatch) of each LF to its own prior: p * prior / running mean, normalised."""
+        self.mean_prediction.lerp_(probabilities.mean(0), 1 - ALIGNMENT_DECAY)
+        aligned = probabilities * self.get_buffer("prior") / self.mean_prediction.clamp_min(1e-6)
+        return aligned / aligned.sum(-1, keepdim=True)
+
+
+def outcome_prior(specialties: Tensor, class_balance: Tensor, abstains: bool) -> Tensor:
+    """How often each LF should say what: the class balance inside tau_k, the rest to abstain. (K, C), (C,) -> (K, C + 1)."""
+    inside = specialties * class_balance
+    rest = 1 - inside.sum(1, keepdim=True)
+    return torch.cat([inside, rest if abstains else torch.zeros_like(rest)], 1)

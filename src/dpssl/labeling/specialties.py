@@ -1,0 +1,56 @@
+"""Reading the specialised sets tau_k off the winners of multiple-choice learning.
+
+Deviation: the paper does not say how. Ours: the share of a class's labelled samples, over the last steps and under
+augmentation, for which LF k is among the rho K winners of Eq. 4; LF k specialises in the class where that share is at least
+a half. A class with fewer than `min_specialists` LFs gets those that win it most often (0 switches this off). An LF without
+a class is dead: it only ever abstains.
+"""
+
+import torch
+from torch import Tensor, nn
+
+DECAY_PER_STEP = 0.97  # about the last 30 steps count
+
+
+class WinnerCount(nn.Module):
+    """How often each LF was among a class's winners, with recent steps weighing more."""
+
+    wins: Tensor
+    seen: Tensor
+
+    def __init__(self, n_lfs: int, n_classes: int) -> None:
+        super().__init__()
+        self.register_buffer("wins", torch.zeros(n_classes, n_lfs))
+        self.register_buffer("seen", torch.zeros(n_classes))
+
+    @torch.no_grad()
+    def add(self, winners: Tensor, labels: Tensor) -> None:
+        """`winners` (B, K) of samples with `labels` (B,)."""
+        self.wins.mul_(DECAY_PER_STEP).index_add_(0, labels, winners.to(self.wins))
+        self.seen.mul_(DECAY_PER_STEP).index_add_(0, labels, torch.ones_like(labels, dtype=self.seen.dtype))
+
+    def shares(self) -> Tensor:
+        """Share of each class's samples that each LF won, (K, C)."""
+        return (self.wins / self.seen.clamp_min(1e-12).unsqueeze(1)).t()
+
+
+def read_specialties(shares: Tensor, specialist_share: float = 0.5, min_specialists: int = 1) -> Tensor:
+    """tau_k as rows of a (K, C) mask, from the winners' shares (K, C)."""
+    specialties = shares >= specialist_share
+    if min_specialists == 0:
+        return specialties
+    most_often = shares.topk(min(min_specialists, len(shares)), dim=0).indices
+    filled = torch.zeros_like(specialties).scatter(0, most_often, True)
+    short = specialties.sum(0) < min_specialists  # (C,)
+    return specialties | (filled & short)
+
+
+def has_converged(losses: list[float], tolerance: float, patience: int = 2) -> bool:
+    """Convergence of L^MCL: `patience` windows in a row, each less than `tolerance` below the best before it, relatively.
+
+    `losses` are window means; a loss at zero has converged too.
+    """
+    if len(losses) <= patience:
+        return False
+    best_before = min(losses[:-patience])
+    return all(loss > best_before * (1 - tolerance) or loss < 1e-3 for loss in losses[-patience:])

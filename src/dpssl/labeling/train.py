@@ -1,0 +1,188 @@
+"""Step 1: train K specialised labeling functions on a shared backbone (Eq. 7).
+
+Comes in: images and the few given labels. Goes out: the network of labeling functions with its specialised sets, its
+weights averaged over training. Phase A is multiple-choice learning until it converges; then tau_k is read off the winners
+and phase B trains with abstention on labelled and unlabelled images.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpssl.config import Config
+from dpssl.data.augment import strong_view, weak_view
+from dpssl.data.batches import ImageBank, draw_any, draw_evenly
+from dpssl.labeling.losses import count_specialists
+from dpssl.labeling.objective import MultipleChoice, SemiSupervised
+from dpssl.labeling.specialties import has_converged, read_specialties
+from dpssl.nets.lf_heads import LFNetwork, initialize_heads
+from dpssl.nets.pooling import FeatureTransform, start_centers
+from dpssl.nets.wide_resnet import WideResNet, initialize
+from dpssl.training.loop import run_windows
+from dpssl.training.optim import FlatSGD, cosine_learning_rate
+from dpssl.training.precision import autocast
+from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
+from dpssl.training.watch import Watch
+
+STAGE_MCL, STAGE_SSL = "mcl", "lfs"
+N_START_IMAGES = 256  # for k-means on feature positions
+UNDECAYED = ("centers", "log_sharpness")
+
+
+@dataclass(frozen=True)
+class LabeledImages:
+    """Positions of the labelled images in the bank, and their labels."""
+
+    positions: Tensor  # (n,)
+    labels: Tensor  # (n,)
+
+    @classmethod
+    def of(cls, given_labels: Tensor) -> "LabeledImages":
+        positions = torch.nonzero(given_labels >= 0).flatten()
+        return cls(positions, given_labels[positions])
+
+
+def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
+    """The untrained network, its weights still undrawn."""
+    shape = config.backbone
+    backbone = WideResNet(shape.depth, shape.width, shape.strides, n_channels, shape.bn_momentum)
+    network = LFNetwork(backbone, config.labeling.n_lfs, n_classes, config.labeling.feature_transform)
+    network.abstains = config.labeling.mcl
+    return network
+
+
+def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
+    """A fresh network on the bank's device, with drawn weights and a feature transform that is not inert."""
+    generator = torch.Generator().manual_seed(config.run.seed)
+    network = build_network(config, n_classes, bank.images.shape[1])
+    initialize(network.backbone, generator)
+    initialize_heads(network.heads, generator)
+    network = network.to(bank.images.device, memory_format=torch.channels_last)
+    if isinstance(network.pooling, FeatureTransform):
+        positions = draw_any(len(bank), min(N_START_IMAGES, len(bank)), generator).to(bank.images.device)
+        device_generator = torch.Generator(bank.images.device).manual_seed(config.run.seed)
+        with torch.no_grad():
+            features = network.backbone(bank.network_input(bank.images[positions]))
+        start_centers(network.pooling, features, config.labeling.assignment_target, device_generator)
+    return network
+
+
+def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Config, watch: Watch) -> LFNetwork:
+    """Both phases. `given_labels` (n,) holds -1 for the unlabelled. Returns the network with its averaged weights."""
+    settings = config.labeling
+    network = start_network(config, n_classes, bank)
+    labeled = LabeledImages.of(given_labels.to(bank.images.device))
+    optimizer = FlatSGD(
+        network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
+    )
+    generator = torch.Generator(bank.images.device).manual_seed(config.run.seed)
+    network.train()
+    if settings.mcl and not watch.has_checkpoint(STAGE_SSL):
+        _run_multiple_choice(network, optimizer, generator, bank, labeled, config, watch)
+    _run_semi_supervised(network, optimizer, generator, bank, labeled, config, watch)
+    optimizer.use_average()
+    return network.eval()
+
+
+def _run_multiple_choice(
+    network: LFNetwork,
+    optimizer: FlatSGD,
+    generator: torch.Generator,
+    bank: ImageBank,
+    labeled: LabeledImages,
+    config: Config,
+    watch: Watch,
+) -> None:
+    """Phase A: until L^MCL converges, then fix the specialised sets."""
+    settings = config.labeling
+    n_specialists = count_specialists(settings.n_lfs, settings.specialist_ratio)
+    objective = MultipleChoice(settings.n_lfs, network.n_classes, n_specialists, settings.mcl_weight)
+    objective.to(bank.images.device)
+    state = TrainState(optimizer, {"network": network, "objective": objective}, generator)
+
+    def compute() -> LossAndMetrics:
+        draw = draw_evenly(len(labeled.positions), settings.batch_size, generator)
+        images = weak_view(bank.images[labeled.positions[draw]], config.augment, generator)
+        with autocast(bank.images.device, config.optim.precision):
+            logits = network(bank.network_input(images))
+        return objective(logits, labeled.labels[draw])
+
+    first, notes = watch.begin(STAGE_MCL, "Step 1 of 3, specialising", settings.mcl_max_steps, state)
+    losses: list[float] = list(notes.get("losses", []))
+
+    def after_window(done: int, metrics: dict[str, float]) -> bool:
+        losses.append(metrics["loss"])
+        watch.after_window(STAGE_MCL, done, metrics, state, {"losses": losses})
+        return done >= settings.mcl_min_steps and has_converged(losses, settings.mcl_tolerance)
+
+    step = TrainStep(compute, state)
+    if bank.images.is_cuda:
+        step.capture()
+    run_windows(
+        step,
+        first_step=first,
+        n_steps=settings.mcl_max_steps,
+        window=settings.window,
+        learning_rate=lambda _: config.optim.learning_rate,
+        after_window=after_window,
+    )
+    shares = objective.winners.shares()
+    network.specialties.copy_(read_specialties(shares, settings.specialist_share, settings.min_specialists))
+    watch.end()
+
+
+def _run_semi_supervised(
+    network: LFNetwork,
+    optimizer: FlatSGD,
+    generator: torch.Generator,
+    bank: ImageBank,
+    labeled: LabeledImages,
+    config: Config,
+    watch: Watch,
+) -> None:
+    """Phase B: Eq. 5 and Eq. 6 in one joint forward pass of all three views, as FixMatch does."""
+    settings = config.labeling
+    n_unlabeled = settings.batch_size * settings.unlabeled_ratio
+    network.gradient_scale = 1 / settings.n_lfs if settings.backbone_gradient == "mean" else 1.0
+    balance = torch.bincount(labeled.labels, minlength=network.n_classes) / len(labeled.labels)
+    objective = SemiSupervised(network, settings, balance).to(bank.images.device)
+    state = TrainState(optimizer, {"network": network, "objective": objective}, generator)
+
+    def compute() -> LossAndMetrics:
+        draw = draw_evenly(len(labeled.positions), settings.batch_size, generator)
+        unlabeled = bank.images[draw_any(len(bank), n_unlabeled, generator)]
+        views = torch.cat(
+            [
+                weak_view(bank.images[labeled.positions[draw]], config.augment, generator),
+                weak_view(unlabeled, config.augment, generator),
+                strong_view(unlabeled, config.augment, generator),
+            ]
+        )
+        with autocast(bank.images.device, config.optim.precision):
+            logits = network(bank.network_input(views))
+        masked = network.abstain_logits(logits)
+        labeled_logits, weak, strong = masked.split([settings.batch_size, n_unlabeled, n_unlabeled])
+        return objective(labeled_logits, labeled.labels[draw], weak, strong)
+
+    first, _ = watch.begin(STAGE_SSL, "Step 1 of 3, labeling functions", settings.steps, state)
+    objective.get_buffer("specialties").copy_(network.specialties)
+
+    def after_window(done: int, metrics: dict[str, float]) -> bool:
+        watch.after_window(STAGE_SSL, done, metrics, state, {})
+        return False
+
+    step = TrainStep(compute, state)
+    if bank.images.is_cuda:
+        step.capture()
+    run_windows(
+        step,
+        first_step=first,
+        n_steps=settings.steps,
+        window=settings.window,
+        learning_rate=lambda index: cosine_learning_rate(
+            index, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
+        ),
+        after_window=after_window,
+    )
+    watch.end()

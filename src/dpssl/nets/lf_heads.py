@@ -1,0 +1,85 @@
+"""The network of step 1: a shared backbone, the feature transform, and K labeling functions as one batched layer.
+
+Each labeling function has C class outputs and an abstain output in the last column. Its specialised set tau_k is a row of
+`specialties`: `abstain_logits` masks the classes outside it, so that its softmax is p̄_k over tau_k and "abstain".
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from dpssl.nets.pooling import AveragePooling, FeatureTransform
+
+HEAD_STD = 0.1  # of the first logits: small, so that the features and not the draw decide who specialises in what
+MASKED_LOGIT = -1e4  # exp() of it is 0 in float32, and unlike -inf it has no NaN gradient
+
+
+class LFHeads(nn.Module):
+    """K linear classifiers, each on its own feature: (B, K, D) -> (B, K, C + 1)."""
+
+    def __init__(self, n_lfs: int, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(n_lfs, n_features, n_outputs))
+        self.bias = nn.Parameter(torch.zeros(n_lfs, n_outputs))
+
+    def forward(self, lf_features: Tensor) -> Tensor:
+        scores = torch.einsum("bkd,kdo->bko", lf_features, self.weight)
+        return scores + self.bias
+
+
+class LFNetwork(nn.Module):
+    """Images (B, channels, H, W) -> logits of every labeling function (B, K, C + 1)."""
+
+    specialties: Tensor
+
+    def __init__(self, backbone: nn.Module, n_lfs: int, n_classes: int, feature_transform: bool = True) -> None:
+        super().__init__()
+        n_features = cast(int, backbone.n_features)
+        self.backbone = backbone
+        self.pooling = FeatureTransform(n_lfs, n_features) if feature_transform else AveragePooling(n_lfs)
+        self.heads = LFHeads(n_lfs, n_features, n_classes + 1)
+        self.register_buffer("specialties", torch.ones(n_lfs, n_classes, dtype=torch.bool))
+        self.gradient_scale = 1.0  # of the gradient that enters the backbone
+        self.abstains = True  # off in the paper's Exp1: the abstain output is masked
+
+    @property
+    def n_classes(self) -> int:
+        return self.specialties.shape[1]
+
+    def lf_features(self, images: Tensor) -> Tensor:
+        """f_k (B, K, D). Distances and residuals are small differences: they stay in float32 under autocast."""
+        features = self.backbone(images)
+        with torch.autocast(images.device.type, enabled=False):
+            return cast(Tensor, self.pooling(ScaleGradient.apply(features, self.gradient_scale)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        lf_features = self.lf_features(images)
+        with torch.autocast(images.device.type, enabled=False):
+            return cast(Tensor, self.heads(lf_features))
+
+    def abstain_logits(self, logits: Tensor) -> Tensor:
+        """Logits of p̄_k (B, K, C + 1): classes outside tau_k are masked, and abstaining where it is switched off."""
+        abstain_column = torch.full_like(self.specialties[:, :1], self.abstains)
+        allowed = torch.cat([self.specialties, abstain_column], 1)
+        return logits.masked_fill(~allowed, MASKED_LOGIT)
+
+
+class ScaleGradient(torch.autograd.Function):
+    """The identity, with its gradient multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return gradient * ctx.factor, None
+
+
+def initialize_heads(heads: LFHeads, generator: torch.Generator) -> None:
+    """Small normal weights that differ from one labeling function to the next; biases at zero."""
+    n_features = heads.weight.shape[1]
+    nn.init.normal_(heads.weight, std=HEAD_STD * n_features**-0.5, generator=generator)
+    nn.init.zeros_(heads.bias)

@@ -1,0 +1,103 @@
+"""Eq. 3, the feature transform: each labeling function pools the feature map around its own learnable centre.
+
+    f_k = sum_j a_jk (f[j] - c_k),    a_jk = exp(-beta_k |f[j] - c_k|^2) / sum_k' exp(-beta_k' |f[j] - c_k'|^2)
+
+`feature_map` is f (B, HW, D), `centers` c (K, D), `sharpness` beta (K,), `lf_features` f_k (B, K, D).
+Deviation: the paper leaves dis() and the scale of f open. Positions f[j] are L2-normalised, the distance is the squared L2
+distance, beta stays positive (its logarithm is learnt), and f_k is L2-normalised, as is usual for such residual pooling
+(NetVLAD, Arandjelovic et al. 2016). Without normalisation the assignment stays uniform and all f_k are one vector.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+NORM_EPSILON = 1e-6
+
+
+class FeatureTransform(nn.Module):
+    """Feature map (B, D, h, w) -> one feature a labeling function (B, K, D), each of norm sqrt(D)."""
+
+    def __init__(self, n_lfs: int, n_features: int) -> None:
+        super().__init__()
+        self.centers = nn.Parameter(torch.zeros(n_lfs, n_features))
+        self.log_sharpness = nn.Parameter(torch.zeros(n_lfs))
+
+    def assignment(self, positions: Tensor) -> Tensor:
+        """a_jk for L2-normalised positions (B, HW, D) -> (B, HW, K)."""
+        distance = _squared_distance(positions, self.centers)
+        return torch.softmax(-self.log_sharpness.exp() * distance, dim=-1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        positions = unit_positions(features)  # (B, HW, D)
+        assignment = self.assignment(positions)  # (B, HW, K)
+        pulled = assignment.transpose(1, 2) @ positions  # (B, K, D), sum_j a_jk f[j]
+        residual = pulled - assignment.sum(1).unsqueeze(-1) * self.centers
+        return unit_rows(residual) * residual.shape[-1] ** 0.5
+
+
+class AveragePooling(nn.Module):
+    """The paper's Exp2, MCL without the feature transform: every labeling function sees the global average."""
+
+    def __init__(self, n_lfs: int) -> None:
+        super().__init__()
+        self.n_lfs = n_lfs
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features.float().mean((2, 3)).unsqueeze(1).expand(-1, self.n_lfs, -1)
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows of norm 1; a zero row stays zero."""
+    return x / (x.square().sum(-1, keepdim=True) + NORM_EPSILON**2).sqrt()
+
+
+def unit_positions(features: Tensor) -> Tensor:
+    """Feature map (B, D, h, w) -> L2-normalised positions (B, HW, D), in float32."""
+    return unit_rows(features.flatten(2).transpose(1, 2).float())
+
+
+def _squared_distance(positions: Tensor, centers: Tensor) -> Tensor:
+    cross = positions @ centers.t()
+    return (positions.square().sum(-1, keepdim=True) - 2 * cross + centers.square().sum(-1)).clamp_min(0)
+
+
+@torch.no_grad()
+def start_centers(
+    transform: FeatureTransform, features: Tensor, target: float, generator: torch.Generator, n_iterations: int = 10
+) -> None:
+    """Put the centres on real feature positions and set the sharpness so that the transform is not inert.
+
+    k-means on the positions of `features` (B, D, h, w), then one common beta, found by bisection, at which the largest
+    assignment of a position averages `target`. Random centres far from the data gave an assignment that stayed uniform
+    throughout training.
+    """
+    positions = unit_positions(features).flatten(0, 1)  # (N, D)
+    n_lfs = transform.centers.shape[0]
+    centers = _spread_start(positions, n_lfs, generator)
+    for _ in range(n_iterations):
+        nearest = _squared_distance(positions, centers).argmin(-1)
+        member = F.one_hot(nearest, n_lfs).to(positions.dtype)  # (N, K)
+        count = member.sum(0).unsqueeze(-1)
+        centers = torch.where(count > 0, member.t() @ positions / count.clamp_min(1), centers)
+    distance = _squared_distance(positions, centers)
+    low, high = 1e-3, 1e6
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        peak = torch.softmax(-middle * distance, -1).amax(-1).mean().item()
+        low, high = (middle, high) if peak < target else (low, middle)
+    transform.centers.copy_(centers)
+    transform.log_sharpness.fill_(float(torch.tensor(low * high).sqrt().log()))
+
+
+def _spread_start(positions: Tensor, n_centers: int, generator: torch.Generator) -> Tensor:
+    """k-means++: each centre is drawn with probability proportional to its squared distance from those before."""
+    first = torch.randint(len(positions), (1,), generator=generator, device=positions.device)
+    chosen = [positions[first]]
+    nearest = _squared_distance(positions, chosen[0]).squeeze(-1)
+    for _ in range(n_centers - 1):
+        weights = nearest + 1e-12
+        index = torch.multinomial(weights, 1, generator=generator)
+        chosen.append(positions[index])
+        nearest = torch.minimum(nearest, _squared_distance(positions, chosen[-1]).squeeze(-1))
+    return torch.cat(chosen)

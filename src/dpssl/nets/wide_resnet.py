@@ -1,0 +1,85 @@
+"""Wide ResNet as FixMatch uses it: pre-activation blocks, leaky ReLU .1, batch norm in every block.
+
+Source of the design and constants: Zagoruyko and Komodakis (2016), with FixMatch's leaky slope, batch-norm epsilon and
+activation before the first residual. The network returns its feature map: pooling belongs to the heads (Eq. 3).
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpssl.errors import InputError
+
+LEAKY_SLOPE = 0.1
+BN_EPSILON = 1e-3
+STEM_CHANNELS = 16
+
+
+class Block(nn.Module):
+    """BN, leaky ReLU, 3x3 convolution, twice, added to the input (or to its projection where the shape changes)."""
+
+    def __init__(self, n_in: int, n_out: int, stride: int, bn_momentum: float, activate_shortcut: bool) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(n_in, eps=BN_EPSILON, momentum=bn_momentum)
+        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n_out, eps=BN_EPSILON, momentum=bn_momentum)
+        self.conv2 = nn.Conv2d(n_out, n_out, 3, 1, padding=1, bias=False)
+        same_shape = n_in == n_out and stride == 1
+        self.projection = None if same_shape else nn.Conv2d(n_in, n_out, 1, stride, bias=False)
+        self.activate_shortcut = activate_shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = F.leaky_relu(self.bn1(x), LEAKY_SLOPE)
+        shortcut = hidden if self.activate_shortcut else x
+        if self.projection is not None:
+            shortcut = self.projection(shortcut)
+        hidden = self.conv1(hidden)
+        hidden = self.conv2(F.leaky_relu(self.bn2(hidden), LEAKY_SLOPE))
+        return shortcut + hidden
+
+
+class WideResNet(nn.Module):
+    """Images (B, channels, H, W) -> feature map (B, D, h, w), D = `n_features`.
+
+    Depth is 2 * blocks * stages + stages + 1: 28 with three stages of four blocks, 37 with four (STL-10), 10 with one block each.
+    """
+
+    def __init__(
+        self,
+        depth: int = 28,
+        width: int = 2,
+        strides: tuple[int, ...] = (1, 2, 2),
+        n_channels: int = 3,
+        bn_momentum: float = 1e-3,
+    ) -> None:
+        super().__init__()
+        n_stages = len(strides)
+        n_blocks, rest = divmod(depth - n_stages - 1, 2 * n_stages)
+        if rest or n_blocks < 1 or width < 1:
+            fits = ", ".join(str(2 * n * n_stages + n_stages + 1) for n in range(1, 5))
+            raise InputError(f"--depth {depth} --width {width}: with {n_stages} strides the depth must be one of {fits}, …")
+        widths = [STEM_CHANNELS] + [STEM_CHANNELS * width * 2**stage for stage in range(n_stages)]
+        self.stem = nn.Conv2d(n_channels, STEM_CHANNELS, 3, 1, padding=1, bias=False)
+        blocks = []
+        for stage, stride in enumerate(strides):
+            for block in range(n_blocks):
+                first = block == 0
+                n_in = widths[stage] if first else widths[stage + 1]
+                blocks.append(Block(n_in, widths[stage + 1], stride if first else 1, bn_momentum, first and stage == 0))
+        self.blocks = nn.Sequential(*blocks)
+        self.bn = nn.BatchNorm2d(widths[-1], eps=BN_EPSILON, momentum=bn_momentum)
+        self.n_features = widths[-1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.blocks(self.stem(images))
+        return F.leaky_relu(self.bn(features), LEAKY_SLOPE)
+
+
+def initialize(network: nn.Module, generator: torch.Generator) -> None:
+    """He initialisation (fan out, leaky slope) of every convolution, drawn from `generator`; batch norm at identity."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, a=LEAKY_SLOPE, mode="fan_out", generator=generator)
+        elif isinstance(module, nn.BatchNorm2d):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)

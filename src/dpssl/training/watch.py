@@ -1,0 +1,104 @@
+"""What happens between two windows of training: log, progress, checkpoint, time limit, a request to stop."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpssl.errors import RunFolderError
+from dpssl.training.checkpoint import CheckpointStore
+from dpssl.training.run_log import ProgressBar, RunLog
+from dpssl.training.step import TrainState
+
+SHOWN_METRICS = ("loss", "coverage", "pseudo_label_rate")
+
+
+class StopRequested(Exception):
+    """The run was asked to stop (time limit or signal); a checkpoint has been written."""
+
+
+class Watch:
+    """Looks after one run. Without a folder (the Python API) it keeps no files."""
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        max_minutes: float = 0.0,
+        checkpoint_minutes: float = 2.0,
+        minutes_before: float = 0.0,
+        progress: bool = True,
+    ) -> None:
+        self.folder, self.settings = folder, dict(settings or {})
+        self.max_minutes, self.checkpoint_minutes, self.progress = max_minutes, checkpoint_minutes, progress
+        self.log = RunLog(folder / "metrics.jsonl" if folder else None)
+        self.stop_requested = False
+        self._started = time.monotonic()
+        self._before = minutes_before
+        self._checkpointed = time.monotonic()
+        self._bar: ProgressBar | None = None
+
+    def minutes(self) -> float:
+        """Minutes this run has taken, those before a resume included."""
+        return self._before + self.minutes_now()
+
+    def minutes_now(self) -> float:
+        return (time.monotonic() - self._started) / 60
+
+    def has_checkpoint(self, stage: str) -> bool:
+        return self.folder is not None and self._store(stage).latest() is not None
+
+    def begin(self, stage: str, title: str, total: int, state: TrainState) -> tuple[int, dict[str, Any]]:
+        """Start or continue a stage: load its last checkpoint into `state`. Returns the steps done and the notes saved."""
+        checkpoint = self._store(stage).latest() if self.folder else None
+        step, notes = 0, {}
+        if checkpoint is not None:
+            self._require_same_settings(checkpoint.notes["settings"])
+            state.load(checkpoint.files)
+            step, notes = checkpoint.step, checkpoint.notes
+            self._before = max(self._before, notes["minutes"])
+        self.log.rewind(stage, step)
+        self._bar = ProgressBar(title, total, step, self.progress)
+        return step, notes
+
+    def after_window(
+        self, stage: str, step: int, metrics: Mapping[str, float], state: TrainState, notes: Mapping[str, Any]
+    ) -> None:
+        self.log.write(stage, step, {**metrics, "minutes": round(self.minutes(), 4)})
+        if self._bar is not None:
+            self._bar.update(step, {name: metrics[name] for name in SHOWN_METRICS if name in metrics})
+        out_of_time = 0 < self.max_minutes <= self.minutes_now()
+        since_checkpoint = (time.monotonic() - self._checkpointed) / 60
+        if self.folder and (self.stop_requested or out_of_time or since_checkpoint >= self.checkpoint_minutes):
+            saved = {**notes, "settings": self.settings, "minutes": self.minutes()}
+            self._store(stage).save(step, state.files(), saved)
+            self._checkpointed = time.monotonic()
+        if self.stop_requested or out_of_time:
+            self.end()
+            raise StopRequested(stage)
+
+    def end(self) -> None:
+        """Close the progress bar of the stage."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def clear(self, stage: str) -> None:
+        """The stage's result is written: its checkpoints are no longer needed."""
+        if self.folder:
+            self._store(stage).clear()
+
+    def _store(self, stage: str) -> CheckpointStore:
+        assert self.folder is not None
+        return CheckpointStore(self.folder / "checkpoint", stage)
+
+    def _require_same_settings(self, saved: Mapping[str, Any]) -> None:
+        differing = sorted(name for name in self.settings if saved.get(name) != self.settings[name])
+        if differing:
+            name = differing[0]
+            raise RunFolderError(
+                f"the run was started with {name} = {saved.get(name)!r}, now it is {self.settings[name]!r}"
+                f"{' (and ' + str(len(differing) - 1) + ' more differ)' if len(differing) > 1 else ''}: resume with the "
+                "configuration it was started with (its config.toml), or start a new run with another --out"
+            )
