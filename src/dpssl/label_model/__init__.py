@@ -1,1 +1,18 @@
+"""Step 2: votes of labeling functions in, soft labels out. Imports numpy, scipy, torch and safetensors only."""
 
+from dpssl.label_model.analysis import LFSummary, effective_lfs, reliability_table
+from dpssl.label_model.model import LabelModel
+from dpssl.label_model.variants import DEFAULT_VARIANT, VARIANTS
+from dpssl.label_model.votes import VoteTable, covered, read_votes
+
+__all__ = [
+    "DEFAULT_VARIANT",
+    "VARIANTS",
+    "LFSummary",
+    "LabelModel",
+    "VoteTable",
+    "covered",
+    "effective_lfs",
+    "read_votes",
+    "reliability_table",
+]

@@ -1,0 +1,260 @@
+"""Step 2: `LabelModel`, one interface for every model that turns votes into soft labels."""
+
+import dataclasses
+import inspect
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpssl.constants import ABSTAIN
+from dpssl.errors import InputError
+from dpssl.label_model.analysis import LFSummary, summarize_lfs
+from dpssl.label_model.checks import (
+    VoteData,
+    check_confidence,
+    check_labels,
+    check_n_classes,
+    check_specialties,
+    check_vote_data,
+    check_votes,
+)
+from dpssl.label_model.one_hot import distinct_rows
+from dpssl.label_model.storage import load_header, load_part, save_parts
+from dpssl.label_model.variants import DEFAULT_VARIANT, FittedModel, find_variant, make_settings
+from dpssl.label_model.votes import Bools, Floats, covered, read_votes, unanimous_votes
+
+UNANIMOUS_MARGIN = 1e-6  # by how much (relative) a unanimous class is made to win where the model disagrees
+TIE = 1e-9  # class probabilities this close are tied
+MOST_ROWS_TO_COMPARE = 5_000_000  # sorting more row hashes would cost more memory than the votes
+
+
+class LabelModel:
+    """Soft labels from the votes of labeling functions.
+
+    n_classes: number of classes C; classes are 0 … C - 1.
+    variant: which model, one of `dpssl.label_model.VARIANTS`.
+    settings: the variant's settings, as its dataclass or a dict of its fields; None for its defaults.
+    respect_unanimous: never contradict a row on which two or more LFs speak and all agree.
+
+    After `fit`: `class_balance_` (C,), `specialties_` (K, C), `converged_`, `n_iter_`, and `fitted_`, what it learnt.
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        variant: str = DEFAULT_VARIANT,
+        *,
+        settings: Any = None,
+        respect_unanimous: bool = True,
+    ) -> None:
+        self.n_classes = n_classes
+        self.variant = variant
+        self.settings = settings
+        self.respect_unanimous = respect_unanimous
+
+    def fit(
+        self,
+        votes: Any,
+        y: Any = None,
+        confidence: Any = None,
+        specialties: Any = None,
+        class_balance: Any = None,
+        sample_weight: Any = None,
+    ) -> "LabelModel":
+        """Learn from votes.
+
+        votes: (n, K), -1 = abstain: an integer array or memory map, a scipy sparse matrix (stored entries are votes, a
+            stored 0 is class 0), a pandas DataFrame, or the path of a .npz, .npy, .csv or .parquet file.
+        y: (n,) known labels of the same rows, -1 where unknown.
+        confidence: (n, K) the probability each LF gave to its vote.
+        specialties: (K, C) bool, the classes each LF may vote for; read off the votes when not given.
+        class_balance: (C,) the class shares, where they are known; learnt otherwise.
+        sample_weight: (n,) how often each row counts.
+        """
+        variant = find_variant(self.variant)
+        settings = make_settings(self.variant, self.settings)
+        if isinstance(votes, str | Path):
+            table = read_votes(votes)
+            votes = table.votes
+            confidence = table.confidence if confidence is None else confidence
+            specialties = table.specialties if specialties is None else specialties
+        data = check_vote_data(votes, self.n_classes, y, confidence, specialties, class_balance, sample_weight)
+        _warn_about_gaps(data)
+        if confidence is not None and not variant.uses_confidence:
+            warnings.warn(f"variant {self.variant!r} does not use confidence", UserWarning, stacklevel=2)
+        data = _count_rows_once(data)
+        self.fitted_: FittedModel = variant.fit(data, settings)
+        self.specialties_: Bools = data.specialties
+        self._specialties_given = specialties is not None
+        self._summary = summarize_lfs(data, self._soft_labels)
+        return self
+
+    @property
+    def class_balance_(self) -> Floats:
+        """(C,) the class prior, which rows without a vote get."""
+        return self._require_fitted().class_balance
+
+    @property
+    def converged_(self) -> bool:
+        """Did the fit stop by its own rule, before its iterations ran out?"""
+        return self._require_fitted().converged
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations the fit took."""
+        return self._require_fitted().n_iter
+
+    def predict_proba(self, votes: Any, confidence: Any = None) -> Floats:
+        """Soft labels, (n, C) with rows that sum to 1; a row without a vote gets the class prior."""
+        self._require_fitted()
+        if isinstance(votes, str | Path):
+            table = read_votes(votes)
+            votes, confidence = table.votes, table.confidence if confidence is None else confidence
+        n_classes = check_n_classes(self.n_classes)
+        votes = check_votes(votes, n_classes)
+        if votes.shape[1] != len(self.specialties_):
+            raise InputError(
+                f"votes have {votes.shape[1]} columns; the model was fitted on {len(self.specialties_)} labeling functions"
+            )
+        if self._specialties_given:
+            check_specialties(self.specialties_, votes, n_classes)
+        return self._soft_labels(votes, check_confidence(confidence, votes, n_classes))
+
+    def _soft_labels(self, votes: NDArray[Any], confidence: NDArray[Any] | None) -> Floats:
+        log_proba = self.fitted_.predict_log_proba(votes, confidence)
+        if self.respect_unanimous:
+            _let_unanimous_win(log_proba, unanimous_votes(votes))
+        proba: Floats = np.exp(log_proba - log_proba.max(axis=1, keepdims=True))
+        proba[~covered(votes)] = self.class_balance_
+        proba /= proba.sum(axis=1, keepdims=True)
+        return proba
+
+    def predict(
+        self,
+        votes: Any,
+        confidence: Any = None,
+        tie_break: str = "abstain",
+        rng: np.random.Generator | None = None,
+    ) -> NDArray[np.int64]:
+        """Hard labels, (n,).
+
+        tie_break: what a row gets when several classes are tied for the largest probability, or nobody votes:
+            "abstain" gives -1; "lowest" the lowest tied class; "random" one of the tied classes, drawn with `rng`.
+        """
+        proba = self.predict_proba(votes, confidence)
+        tied = proba >= proba.max(axis=1, keepdims=True) - TIE  # (n, C)
+        if tie_break == "lowest":
+            return np.asarray(tied.argmax(axis=1))
+        if tie_break == "random":
+            draws = (rng or np.random.default_rng(0)).random(tied.shape)
+            return np.asarray(np.where(tied, draws, -1.0).argmax(axis=1))
+        if tie_break == "abstain":
+            decided = (tied.sum(axis=1) == 1) & covered(check_votes(votes, self.n_classes))
+            return np.where(decided, tied.argmax(axis=1), ABSTAIN)
+        raise InputError(f"tie_break is {tie_break!r}; choose 'abstain', 'lowest' or 'random'")
+
+    def score(self, votes: Any, y: Any, confidence: Any = None) -> float:
+        """Accuracy over the rows with a known label; m tied classes count 1/m each and rows without a vote 1/C."""
+        proba = self.predict_proba(votes, confidence)
+        truth = check_labels(y, len(proba), self.n_classes)
+        known = np.flatnonzero(truth != ABSTAIN)
+        if not len(known):
+            raise InputError("y has no known label (all -1); score needs at least one")
+        tied = proba >= proba.max(axis=1, keepdims=True) - TIE
+        tied[~covered(check_votes(votes, self.n_classes))] = True
+        return float((tied[known, truth[known]] / tied[known].sum(axis=1)).mean())
+
+    def lf_summary(self) -> LFSummary:
+        """The table of labeling functions on the votes the model was fitted on."""
+        self._require_fitted()
+        return self._summary
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model as safetensors, its settings as JSON in the metadata."""
+        header = {
+            "n_classes": int(self.n_classes),
+            "variant": self.variant,
+            "settings": dataclasses.asdict(make_settings(self.variant, self.settings)),
+            "respect_unanimous": self.respect_unanimous,
+            "specialties_given": self._specialties_given,
+        }
+        save_parts(path, header, {"model": self._require_fitted(), "summary": self._summary})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "LabelModel":
+        """Read a model that `save` wrote."""
+        header = load_header(path)
+        variant = find_variant(header["variant"])
+        model = cls(
+            header["n_classes"],
+            header["variant"],
+            settings=header["settings"] or None,
+            respect_unanimous=header["respect_unanimous"],
+        )
+        model.fitted_ = load_part(path, "model", variant.fitted)
+        model._summary = load_part(path, "summary", LFSummary)
+        model.specialties_ = model._summary.specialties
+        model._specialties_given = header["specialties_given"]
+        return model
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments (scikit-learn's convention)."""
+        return {name: getattr(self, name) for name in _parameter_names()}
+
+    def set_params(self, **params: Any) -> "LabelModel":
+        """Set constructor arguments (scikit-learn's convention)."""
+        for name, value in params.items():
+            if name not in _parameter_names():
+                raise InputError(f"LabelModel has no parameter {name!r}; it has: {', '.join(_parameter_names())}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        return f"LabelModel({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
+
+    def _require_fitted(self) -> FittedModel:
+        if not hasattr(self, "fitted_"):
+            raise InputError("this LabelModel is not fitted; call fit(votes) or LabelModel.load(path) first")
+        return self.fitted_
+
+
+def _parameter_names() -> list[str]:
+    return [name for name in inspect.signature(LabelModel.__init__).parameters if name != "self"]
+
+
+def _let_unanimous_win(log_proba: Floats, unanimous: NDArray[Any]) -> None:
+    """Raise the unanimous class just above the largest other where the model has another winner; in place."""
+    rows = np.flatnonzero(unanimous != ABSTAIN)
+    rows = rows[log_proba[rows].argmax(axis=1) != unanimous[rows]]
+    log_proba[rows, unanimous[rows]] = log_proba[rows].max(axis=1) + UNANIMOUS_MARGIN
+
+
+def _warn_about_gaps(data: VoteData) -> None:
+    dead = np.flatnonzero((data.votes == ABSTAIN).all(axis=0)).tolist()
+    if dead:
+        warnings.warn(f"labeling functions that never vote: {dead}", UserWarning, stacklevel=3)
+    used = np.unique(data.votes)
+    unvoted = sorted(set(range(data.n_classes)) - set(used.tolist()))
+    if unvoted:
+        warnings.warn(f"no labeling function votes for class {unvoted}", UserWarning, stacklevel=3)
+
+
+def _count_rows_once(data: VoteData) -> VoteData:
+    """Merge identical rows into weighted ones where that saves a quarter of them or more."""
+    n_rows = len(data.votes)
+    if data.confidence is not None or n_rows > MOST_ROWS_TO_COMPARE:
+        return data
+    distinct = distinct_rows(data.votes, data.y)
+    if len(distinct.first) > 0.75 * n_rows:
+        return data
+    return dataclasses.replace(
+        data,
+        votes=data.votes[distinct.first],
+        y=data.y[distinct.first],
+        sample_weight=np.asarray(
+            np.bincount(distinct.inverse, data.sample_weight, len(distinct.first)), dtype=np.float64
+        ),
+    )

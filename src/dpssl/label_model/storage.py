@@ -1,0 +1,66 @@
+"""Step 2: a fitted model as one safetensors file: arrays as tensors, everything else as JSON in the metadata."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from dpssl.errors import InputError, RunFolderError
+
+FORMAT = "dpssl-label-model/1"
+
+
+def save_parts(path: str | Path, header: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Write named dataclasses of arrays and plain values, and a header. The file appears whole or not at all."""
+    path = Path(path)
+    tensors: dict[str, np.ndarray[Any, Any]] = {}
+    plain: dict[str, dict[str, Any]] = {}
+    for name, part in parts.items():
+        fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        arrays = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
+        tensors |= {f"{name}.{key}": np.ascontiguousarray(value) for key, value in arrays.items()}
+        plain[name] = {key: value for key, value in fields.items() if key not in arrays}
+    content = save(tensors, {"format": FORMAT, "header": json.dumps(header), "plain": json.dumps(plain)})
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot write the label model ({error})") from error
+
+
+def load_header(path: str | Path) -> dict[str, Any]:
+    """The header of a saved model."""
+    return _read(Path(path))[0]
+
+
+def load_part(path: str | Path, name: str, kind: type[Any]) -> Any:
+    """One named dataclass of a saved model."""
+    _, plain, tensors = _read(Path(path))
+    prefix = f"{name}."
+    arrays = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+    try:
+        return kind(**plain[name], **arrays)
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: part {name!r} does not fit this version of dpssl ({error}); fit and save it again"
+        ) from error
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]], dict[str, np.ndarray[Any, Any]]]:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file of a label model")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: damaged, or not a label model ({error}); fit and save it again") from error
+    if metadata.get("format") != FORMAT:
+        raise InputError(f"{path}: not a label model of this version (format {metadata.get('format')!r})")
+    return json.loads(metadata["header"]), json.loads(metadata["plain"]), tensors
