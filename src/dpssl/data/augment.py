@@ -6,6 +6,7 @@ be captured in a CUDA graph once a first call has made its constants.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +14,6 @@ from torch import Tensor
 from dpssl.data.geometry import cut_out, flip_and_shift
 from dpssl.data.randaugment import ALL_OPS, HIGHEST_LEVEL, apply_parameters, draw_parameters
 from dpssl.errors import InputError
-
-__all__ = ["ALL_OPS", "Augmentation", "strong_view", "weak_view"]
 
 INTERPOLATIONS = ("nearest", "bilinear")
 
@@ -37,7 +36,7 @@ class Augmentation:
         for op in self.strong_ops:
             _require(op in ALL_OPS, "strong_ops", op, f"names among {', '.join(ALL_OPS)}")
         _require(self.n_ops >= 0, "n_ops", self.n_ops, "0 or more")
-        _require(bool(self.strong_ops) or self.n_ops == 0, "strong_ops", self.strong_ops, "not empty unless n_ops is 0")
+        _require(len(self.strong_ops) > 0, "strong_ops", self.strong_ops, "at least one name; n_ops = 0 turns them off")
         _require(0 <= self.op_probability <= 1, "op_probability", self.op_probability, "between 0 and 1")
         _require(2 <= self.max_level <= HIGHEST_LEVEL + 1, "max_level", self.max_level, f"2 to {HIGHEST_LEVEL + 1}")
         _require(0 <= self.cutout <= 1, "cutout", self.cutout, "between 0 and 1")
@@ -49,34 +48,63 @@ def _require(condition: bool, field: str, value: object, allowed: str) -> None:
         raise InputError(f"augmentation {field} = {value!r}: must be {allowed}")
 
 
+class WeakDraw(NamedTuple):
+    """What the weak view draws, each (B,)."""
+
+    mirrored: Tensor
+    down: Tensor  # pixels
+    right: Tensor
+
+
+class StrongDraw(NamedTuple):
+    """What the strong view draws."""
+
+    weak: WeakDraw
+    turns: Tensor  # (n_ops, B, columns), rows of RandAugment's parameters
+    centre_y: Tensor  # (B,), of Cutout's square
+    centre_x: Tensor
+
+
 def weak_view(images: Tensor, settings: Augmentation, generator: torch.Generator | None) -> Tensor:
     """Mirror (if `flip`) and shift each image by its own draw; uint8 (B, channels, H, W) in and out."""
-    batch, _, height, width = images.shape
-    reach_y, reach_x = int(settings.shift * height), int(settings.shift * width)
-    if not (settings.flip or reach_y or reach_x):
-        return images
-
-    def draw(low: int, high: int) -> Tensor:
-        return torch.randint(low, high + 1, (batch,), generator=generator, device=images.device)
-
-    mirrored = draw(0, int(settings.flip)) > 0
-    return flip_and_shift(images, mirrored, down=draw(-reach_y, reach_y), right=draw(-reach_x, reach_x))
+    return apply_weak(images, draw_weak(images, settings, generator))
 
 
 def strong_view(images: Tensor, settings: Augmentation, generator: torch.Generator | None) -> Tensor:
     """Flip and shift as in the weak view (a new draw), then `n_ops` turns of RandAugment, then Cutout."""
-    images = weak_view(images, settings, generator)
-    ops = tuple(settings.strong_ops)
-    if settings.n_ops:
-        turns = draw_parameters(
-            images, ops, settings.n_ops, settings.op_probability, settings.max_level, generator
-        )  # (n_ops, B, columns)
-        for parameters in turns.unbind(0):
-            images = apply_parameters(images, parameters, ops, settings.interpolation)
+    return apply_strong(images, settings, draw_strong(images, settings, generator))
+
+
+def draw_weak(images: Tensor, settings: Augmentation, generator: torch.Generator | None) -> WeakDraw:
     batch, _, height, width = images.shape
-    size = int(settings.cutout * min(height, width))
-    if size:
-        centre_y = height * torch.rand(batch, generator=generator, device=images.device)
-        centre_x = width * torch.rand(batch, generator=generator, device=images.device)
-        images = cut_out(images, size, centre_y, centre_x)
-    return images
+    reach_y, reach_x = int(settings.shift * height), int(settings.shift * width)
+
+    def draw(low: int, high: int) -> Tensor:
+        return torch.randint(low, high + 1, (batch,), generator=generator, device=images.device)
+
+    return WeakDraw(
+        mirrored=draw(0, int(settings.flip)) > 0, down=draw(-reach_y, reach_y), right=draw(-reach_x, reach_x)
+    )
+
+
+def draw_strong(images: Tensor, settings: Augmentation, generator: torch.Generator | None) -> StrongDraw:
+    batch, _, height, width = images.shape
+    weak = draw_weak(images, settings, generator)
+    turns = draw_parameters(
+        images, tuple(settings.strong_ops), settings.n_ops, settings.op_probability, settings.max_level, generator
+    )
+    centre = torch.rand(2, batch, generator=generator, device=images.device)
+    return StrongDraw(weak, turns, centre_y=height * centre[0], centre_x=width * centre[1])
+
+
+def apply_weak(images: Tensor, draw: WeakDraw) -> Tensor:
+    return flip_and_shift(images, draw.mirrored, draw.down, draw.right)
+
+
+def apply_strong(images: Tensor, settings: Augmentation, draw: StrongDraw) -> Tensor:
+    """Plain tensor code without a draw, so torch.compile can take it whole (a generator it cannot)."""
+    images = apply_weak(images, draw.weak)
+    for parameters in draw.turns.unbind(0):
+        images = apply_parameters(images, parameters, settings.strong_ops, settings.interpolation)
+    size = int(settings.cutout * min(images.shape[2:]))
+    return cut_out(images, size, draw.centre_y, draw.centre_x) if size else images

@@ -43,15 +43,17 @@ def warp(images: Tensor, matrices: Tensor, interpolation: str) -> Tensor:
 def warp_nearest(images: Tensor, matrices: Tensor) -> Tensor:
     height, width = images.shape[2:]
     fixed = (matrices * FIXED_POINT + 0.5).floor().int()
-    x, y = (position >> 16 for position in _positions(fixed, height, width))  # (B, H, W)
-    return take_pixels(images, y.clamp(0, height - 1), x.clamp(0, width - 1)) * _inside(x, y, height, width)
+    x, y = (_positions(fixed, height, width) >> 16).unbind(1)  # (B, H, W)
+    column, row = x.clamp(0, width - 1), y.clamp(0, height - 1)
+    inside = (x == column) & (y == row)
+    return take_pixels(images, row, column) * inside.unsqueeze(1)
 
 
 def warp_bilinear(images: Tensor, matrices: Tensor) -> Tensor:
     """In doubles, with the border pixel repeated for half a pixel beyond its centre, cut to whole levels."""
     height, width = images.shape[2:]
-    x, y = _positions(matrices, height, width)  # (B, H, W)
-    inside = _inside(x, y, height, width)
+    x, y = _positions(matrices, height, width).unbind(1)  # (B, H, W)
+    inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     x, y = x - 0.5, y - 0.5
     left, top = x.floor(), y.floor()
     right_share, bottom_share = (x - left).unsqueeze(1), (y - top).unsqueeze(1)
@@ -63,18 +65,15 @@ def warp_bilinear(images: Tensor, matrices: Tensor) -> Tensor:
         return start + (take_pixels(images, row, (left + 1).clamp(0, width - 1)) - start) * right_share
 
     upper, lower = mix_row(top), mix_row(top + 1)
-    return (upper + (lower - upper) * bottom_share).to(torch.uint8) * inside
+    return (upper + (lower - upper) * bottom_share).to(torch.uint8) * inside.unsqueeze(1)
 
 
-def _positions(matrices: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-    a, b, c, d, e, f = matrices[:, :, None, None].unbind(1)  # (B, 1, 1)
+def _positions(matrices: Tensor, height: int, width: int) -> Tensor:
+    """Where each output pixel looks in the input: (B, 2, H, W), x before y, in the matrices' type."""
+    per_column, per_row, start = matrices.unflatten(1, (2, 3))[..., None, None].unbind(2)  # (B, 2, 1, 1)
     x = torch.arange(width, dtype=matrices.dtype, device=matrices.device)
     y = torch.arange(height, dtype=matrices.dtype, device=matrices.device)[:, None]
-    return (a * x + c) + b * y, (d * x + f) + e * y
-
-
-def _inside(x: Tensor, y: Tensor, height: int, width: int) -> Tensor:
-    return ((x >= 0) & (x < width) & (y >= 0) & (y < height)).unsqueeze(1)  # (B, 1, H, W)
+    return (per_column * x + start) + per_row * y
 
 
 def flip_and_shift(images: Tensor, mirrored: Tensor, down: Tensor, right: Tensor) -> Tensor:

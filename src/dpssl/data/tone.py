@@ -60,7 +60,8 @@ def blend(degenerate: Tensor, images: Tensor, factor: Tensor) -> Tensor:
 
 def posterize(levels: Tensor, bits: Tensor) -> Tensor:
     """PIL.ImageOps.posterize: keep the leading bits of each level."""
-    return levels & (255 << (8 - bits.int())).to(torch.uint8)
+    dropped = 8 - bits.int()
+    return (levels.int() >> dropped << dropped).to(torch.uint8)
 
 
 def solarize(levels: Tensor, threshold: Tensor) -> Tensor:
