@@ -165,10 +165,11 @@ def _confusion(credit: Floats, truth: Integers) -> Floats:
 def _precision_recall_f1(confusion: Floats) -> tuple[Floats, Floats, Floats]:
     """(C,) each; nan for a class that does not occur in the truth, precision 0 for one that is never annotated."""
     right, true, annotated = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        occurs = np.where(true > 0, 1.0, np.nan)
-        precision = occurs * np.where(annotated > 0, right / np.maximum(annotated, 1e-300), 0.0)
-        return precision, right / true, occurs * 2 * right / (true + annotated)
+    occurs = np.where(true > 0, 1.0, np.nan)
+    precision = occurs * right / np.where(annotated > 0, annotated, 1.0)
+    recall = occurs * right / np.where(true > 0, true, 1.0)
+    f1 = occurs * 2 * right / np.where(true + annotated > 0, true + annotated, 1.0)
+    return precision, recall, f1
 
 
 def _macro_scores(confusion: Floats, suffix: str) -> dict[str, float | None]:

@@ -37,6 +37,8 @@ MADE_BY = {
     "end_model.safetensors": "dpssl train",
 }
 METADATA_KEY = "dpssl"
+# What numpy and zipfile raise for bytes that are no archive of plain arrays, found by flipping every byte of one.
+UNREADABLE_NPZ = (OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class RunFolder:
     def create(cls, out: str | None = None) -> Self:
         """A new, empty run folder: `out`, or the next free runs/run-001, run-002, ... A run is never overwritten."""
         try:
-            if out is None:
+            if not out:
                 return cls(_next_free(Path("runs")))
             folder = Path(out)
             if folder.exists() and not folder.is_dir():
@@ -145,7 +147,7 @@ class RunFolder:
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as archive:
                 arrays = {key: archive[key] for key in archive.files}
-        except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        except UNREADABLE_NPZ as error:
             raise self._damaged(name, error) from error
         missing = [key for key in expected if key not in arrays]
         if missing:
@@ -207,12 +209,13 @@ class RunFolder:
     ) -> None:
         """Tensors, and `metadata` (any JSON value) as one JSON text: the format writes several entries in random order.
 
-        The text also carries a checksum of the tensors, which the format itself lacks.
+        The text also carries a checksum of tensors and metadata, which the format itself lacks.
         """
         from safetensors.torch import save
 
         tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-        text = json.dumps({"metadata": _plain(metadata or {}), "crc32": _checksum(tensors)}, sort_keys=True)
+        plain = _plain(metadata or {})
+        text = json.dumps({"metadata": plain, "crc32": _checksum(tensors, plain)}, sort_keys=True)
         content = save(tensors, metadata={METADATA_KEY: text})
         self._replace(name, lambda file: file.write(content))
 
@@ -226,11 +229,12 @@ class RunFolder:
             tensors = load(content)
             header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
             stored = json.loads(header["__metadata__"][METADATA_KEY])
-        except (SafetensorError, ValueError, KeyError) as error:
+            checksum, metadata = stored["crc32"], stored["metadata"]
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise self._damaged(name, error) from error
-        if stored["crc32"] != _checksum(tensors):
+        if checksum != _checksum(tensors, metadata):
             raise self._damaged(name, "its checksum does not match")
-        return tensors, stored["metadata"]
+        return tensors, metadata
 
     # The two doors to the disk
 
@@ -247,9 +251,8 @@ class RunFolder:
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(unfinished, path)
-            except OSError:
+            finally:
                 unfinished.unlink(missing_ok=True)
-                raise
             _sync_folder(path.parent)
         except OSError as error:
             raise _unwritable(path, error) from error
@@ -322,11 +325,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _checksum(tensors: Mapping[str, "torch.Tensor"]) -> int:
+def _checksum(tensors: Mapping[str, "torch.Tensor"], metadata: Any) -> int:
     import torch
 
-    checksum = 0
-    for key in sorted(tensors):
-        content = tensors[key].reshape(-1).view(torch.uint8).numpy().data
-        checksum = zlib.crc32(content, zlib.crc32(key.encode(), checksum))
+    checksum = zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
+    for key, tensor in sorted(tensors.items()):
+        checksum = zlib.crc32(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode(), checksum)
+        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, checksum)
     return checksum

@@ -24,6 +24,8 @@ BENCHMARK_CLASSES = {
     "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     "svhn": DIGIT_NAMES,
 }
+# What numpy and zipfile raise for bytes that are no archive of plain arrays.
+UNREADABLE_NPZ = (OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error)
 SUPPORTED = "digits, cifar10, svhn, or the path of an .npz file with train_x and train_y, or images and labels"
 
 
@@ -86,11 +88,11 @@ def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = ()) -> Datas
     arrays = _read_arrays(path)
     if {"train_x", "train_y"} <= arrays.keys():
         images = _images_of(path, "train_x", arrays["train_x"])
-        truth = _labels_of(path, "train_y", arrays["train_y"])
+        truth = _labels_of(path, "train_y", arrays["train_y"], len(images))
         given, prefix = np.full(len(truth), UNLABELED, dtype=np.int64), "train"
     elif {"images", "labels"} <= arrays.keys():
         images = _images_of(path, "images", arrays["images"])
-        truth = given = _labels_of(path, "labels", arrays["labels"])
+        truth = given = _labels_of(path, "labels", arrays["labels"], len(images))
         prefix = "image"
     else:
         raise InputError(
@@ -102,16 +104,16 @@ def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = ()) -> Datas
     test_images, test_truth = images[:0], np.empty(0, dtype=np.int64)
     if "test_x" in arrays:
         test_images = _images_of(path, "test_x", arrays["test_x"])
-        test_truth = _labels_of(path, "test_y", arrays["test_y"])
+        test_truth = _labels_of(path, "test_y", arrays["test_y"], len(test_images))
     if "class_names" in arrays:
-        class_names = tuple(str(class_name) for class_name in arrays["class_names"].ravel())
+        class_names = tuple(_texts_of(path, "class_names", arrays["class_names"]).tolist())
     elif not class_names:
         highest = int(max(truth.max(initial=UNLABELED), test_truth.max(initial=UNLABELED)))
         class_names = tuple(str(label) for label in range(highest + 1))
     return Dataset(
         name=name,
         images=images,
-        ids=arrays["ids"].astype(str) if "ids" in arrays else _numbered(prefix, len(images)),
+        ids=_texts_of(path, "ids", arrays["ids"]) if "ids" in arrays else _numbered(prefix, len(images)),
         class_names=class_names,
         given_labels=given,
         truth=truth,
@@ -125,7 +127,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
+    except UNREADABLE_NPZ as error:
         raise InputError(
             f"{path}: not a readable .npz of plain arrays ({error}); write it again with numpy.savez"
         ) from error
@@ -138,12 +140,21 @@ def _images_of(path: Path, key: str, array: NDArray[Any]) -> NDArray[np.uint8]:
         raise InputError(f"{path}, array {key}: {error}") from error
 
 
-def _labels_of(path: Path, key: str, array: NDArray[Any]) -> Labels:
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+def _labels_of(path: Path, key: str, array: NDArray[Any], n_images: int) -> Labels:
+    if array.shape != (n_images,) or array.dtype.kind not in "iu":
         raise InputError(
-            f"{path}, array {key}: has shape {array.shape} and dtype {array.dtype}; expected one integer per image"
+            f"{path}, array {key}: has shape {array.shape} and dtype {array.dtype}; "
+            f"expected one integer for each of the {n_images} images"
         )
     return array.astype(np.int64)
+
+
+def _texts_of(path: Path, key: str, array: NDArray[Any]) -> NDArray[np.str_]:
+    if array.ndim != 1 or array.dtype.kind not in "Uiu":
+        raise InputError(
+            f"{path}, array {key}: has shape {array.shape} and dtype {array.dtype}; expected a row of texts"
+        )
+    return array.astype(np.str_)
 
 
 def _numbered(prefix: str, count: int) -> Ids:

@@ -46,7 +46,7 @@ def make_split(dataset: Dataset, n_labels: int, seed: int, test_fraction: float 
     given = dataset.given_labels
     if not (given != UNLABELED).any():
         given = _reveal_labels(dataset, n_labels, label_draws)
-    return dataset, _split_of(dataset, given)
+    return _with_labels(dataset, given)
 
 
 def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
@@ -61,27 +61,21 @@ def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
 def split_from_json(dataset: Dataset, document: Mapping[str, Any]) -> tuple[Dataset, Split]:
     """The dataset and split that `split_to_json` described, from the dataset as its reader returns it."""
     try:
-        labeled, unlabeled, test = dict(document["labeled"]), list(document["unlabeled"]), list(document["test"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"split.json: `labeled`, `unlabeled` and `test` are needed ({error}); make the split again"
-        ) from error
-    if len(dataset.test_images) == 0 and test:
+        labeled = {str(name): int(label) for name, label in document["labeled"].items()}
+        unlabeled, test = list(map(str, document["unlabeled"])), list(map(str, document["test"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"split.json: misses `labeled`, `unlabeled` or `test` ({error!r}); start a new run") from error
+    if len(dataset.test_images) == 0:
         dataset = _hold_out(dataset, _positions(dataset.ids, test))
-    if len(labeled) + len(unlabeled) != len(dataset.ids) or len(test) != len(dataset.test_ids):
-        raise InputError(
-            f"split.json names {len(labeled) + len(unlabeled)} images and {len(test)} test images, the data set "
-            f"{dataset.name} has {len(dataset.ids)} and {len(dataset.test_ids)}; use the data the run was made with"
-        )
-    _positions(dataset.ids, unlabeled)
-    _positions(dataset.test_ids, test)
+    _check_same_ids(dataset.ids, [*labeled, *unlabeled])
+    _check_same_ids(dataset.test_ids, test)
     given = np.full(len(dataset.ids), UNLABELED, dtype=np.int64)
     given[_positions(dataset.ids, list(labeled))] = list(labeled.values())
-    dataset = replace(dataset, given_labels=given) if (dataset.given_labels != UNLABELED).any() else dataset
-    return dataset, _split_of(dataset, given)
+    return _with_labels(dataset, given)
 
 
-def _split_of(dataset: Dataset, given: Labels) -> Split:
+def _with_labels(dataset: Dataset, given: Labels) -> tuple[Dataset, Split]:
+    dataset = replace(dataset, given_labels=given)
     counts = np.bincount(given[given != UNLABELED], minlength=dataset.n_classes)
     if (counts == 0).any():
         missing = dataset.class_names[int(counts.argmin())]
@@ -92,12 +86,13 @@ def _split_of(dataset: Dataset, given: Labels) -> Split:
         raise InputError(
             f"{dataset.name}: no unlabelled images, all {len(given)} have labels; lower --n-labels or add images"
         )
-    return Split(
+    split = Split(
         labeled=np.flatnonzero(given != UNLABELED),
         unlabeled=np.flatnonzero(given == UNLABELED),
         test=np.arange(len(dataset.test_images)),
         given_labels=given,
     )
+    return dataset, split
 
 
 def _draw_test(dataset: Dataset, test_fraction: float, draws: np.random.Generator) -> Positions:
@@ -108,6 +103,12 @@ def _draw_test(dataset: Dataset, test_fraction: float, draws: np.random.Generato
     n_test = np.floor(quota).astype(np.int64)
     largest_remainders = np.argsort(n_test - quota, kind="stable")
     n_test[largest_remainders[: ceil(counts.sum() * test_fraction) - n_test.sum()]] += 1
+    emptied = np.flatnonzero((n_test == counts) & (counts > 0))
+    if emptied.size:
+        raise InputError(
+            f"--test-fraction {test_fraction}: would hold out all {counts[emptied[0]]} images of class "
+            f"{dataset.class_names[emptied[0]]!r}; lower it"
+        )
     return np.sort(
         np.concatenate(
             [
@@ -160,3 +161,13 @@ def _positions(ids: Ids, wanted: list[str]) -> Positions:
     if missing:
         raise InputError(f"split.json: id {missing[0]!r} is not in the data set; use the data the run was made with")
     return np.array([position[name] for name in wanted], dtype=np.int64)
+
+
+def _check_same_ids(ids: Ids, named: list[str]) -> None:
+    _positions(ids, named)
+    left_out = set(ids.tolist()) - set(named)
+    if left_out or len(named) != len(ids):
+        raise InputError(
+            f"split.json: names {len(named)} of the data set's {len(ids)} images, and not {sorted(left_out)[:3]}; "
+            "use the data the run was made with"
+        )

@@ -121,7 +121,12 @@ def _stack(images: Any) -> NDArray[Any]:
         return np.asarray(images)
     if len(images) == 0:
         raise InputError("there are no images: the list is empty")
-    arrays = [np.asarray(image) for image in images]
+    arrays = []
+    for row, image in enumerate(images):
+        try:
+            arrays.append(np.asarray(image))
+        except ValueError as error:
+            raise InputError(f"image {row} is no array of pixels ({error})") from error
     for row, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
             raise InputError(

@@ -1,0 +1,149 @@
+"""What `--data` may name: scikit-learn's digits, the benchmark sets, and .npz files of both kinds."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpssl.data.readers import load_dataset
+from dpssl.errors import InputError
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
+
+
+def save(path: Path, **arrays: object) -> str:
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return str(path)
+
+
+def test_digits_are_scaled_to_bytes_and_nothing_is_revealed() -> None:
+    dataset = load_dataset("digits")
+    assert dataset.images.shape == (1797, 8, 8, 1)
+    assert (dataset.images.min(), dataset.images.max()) == (0, 255)
+    assert len(np.unique(dataset.images)) == 17  # 0..16 in the original: scaling merges no two levels
+    assert dataset.class_names == tuple("0123456789")
+    assert np.bincount(dataset.truth).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert (dataset.given_labels == -1).all()
+    assert len(dataset.test_images) == 0
+
+
+def test_a_benchmark_file_hides_its_labels(tmp_path: Path) -> None:
+    labels = np.array([0, 1, 2, 0, 1, -1])
+    path = save(tmp_path / "set.npz", train_x=IMAGES, train_y=labels, test_x=IMAGES[:2], test_y=np.array([3, 0]))
+    dataset = load_dataset(path)
+    assert dataset.name == "set"
+    assert np.array_equal(dataset.images, IMAGES)
+    assert np.array_equal(dataset.truth, labels)
+    assert (dataset.given_labels == -1).all()
+    assert dataset.test_truth.tolist() == [3, 0]
+    assert dataset.class_names == ("0", "1", "2", "3")  # the test labels count too
+
+
+def test_ones_own_file_gives_its_labels(tmp_path: Path) -> None:
+    labels = np.array([0, 1, -1, -1, -1, -1], dtype=np.int8)
+    path = save(
+        tmp_path / "own.npz",
+        images=IMAGES[..., 0] / 255.0,
+        labels=labels,
+        class_names=np.array(["cat", "dog"]),
+        ids=np.array(list("uvwxyz")),
+    )
+    dataset = load_dataset(path)
+    assert np.array_equal(dataset.images, IMAGES[..., :1])
+    assert dataset.given_labels.tolist() == labels.tolist() == dataset.truth.tolist()
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.ids.tolist() == list("uvwxyz")
+
+
+@pytest.mark.parametrize("place", ["DPSSL_DATA", "data", "cache"])
+def test_benchmarks_are_found_where_the_error_says(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {
+        "DPSSL_DATA": tmp_path / "sets",
+        "data": tmp_path / "work" / "data",
+        "cache": tmp_path / "home" / ".cache" / "dpssl",
+    }
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DPSSL_DATA", str(folders["DPSSL_DATA"]))
+    with pytest.raises(InputError) as error:
+        load_dataset("cifar10")
+    for folder in (folders["DPSSL_DATA"], Path("data"), folders["cache"]):
+        assert str(folder / "cifar10.npz") in str(error.value)
+
+    save(folders[place] / "cifar10.npz", train_x=IMAGES, train_y=np.arange(6))
+    dataset = load_dataset("cifar10")
+    assert dataset.class_names[0] == "airplane"
+    assert dataset.n_classes == 10
+
+
+def test_without_the_variable_the_other_places_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DPSSL_DATA", raising=False)
+    (tmp_path / "data").mkdir()
+    save(tmp_path / "data" / "svhn.npz", train_x=IMAGES, train_y=np.arange(6))
+    assert load_dataset("svhn").class_names == tuple("0123456789")
+
+
+GOOD = {"images": IMAGES, "labels": np.array([0, 1, -1, -1, -1, -1])}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": np.array([0, 1, -1])}, r"array labels: has shape \(3,\).*6 images"),
+        ({"labels": np.array([0.0, 1, -1, -1, -1, -1])}, r"array labels:.*float64"),
+        ({"labels": np.array([0, 1, -5, -1, -1, -1])}, r"row 2 .* is -5"),
+        ({"images": np.full((6, 2, 2), np.nan)}, r"array images: image 0 .*nan"),
+        ({"images": np.zeros((6, 2))}, r"array images: .*shape \(6, 2\)"),
+        ({"test_x": IMAGES}, r"test_x and test_y come together"),
+        ({"class_names": np.array(["cat", "dog"]), "labels": np.array([0, 7, -1, -1, -1, -1])}, r"row 1 .* is 7"),
+        ({"class_names": np.array([1.5, 2.5])}, r"array class_names: .*texts"),
+        ({"ids": np.array(["a"] * 6)}, r"id 'a' occurs 6 times"),
+        ({"ids": np.array(["a"])}, r"ids has shape \(1,\)"),
+    ],
+)
+def test_unusable_arrays_are_named(changes: dict[str, np.ndarray], message: str, tmp_path: Path) -> None:
+    path = save(tmp_path / "bad.npz", **(GOOD | changes))
+    with pytest.raises(InputError, match=message):
+        load_dataset(path)
+
+
+def test_missing_arrays_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has the arrays \['pictures'\]; expected train_x and train_y"):
+        load_dataset(save(tmp_path / "other.npz", pictures=IMAGES))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 cut short"])
+def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.npz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"damaged\.npz: not a readable \.npz"):
+        load_dataset(str(path))
+
+
+class _Trap:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("unpickled",)
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = save(tmp_path / "trap.npz", images=IMAGES, labels=np.array([_Trap()], dtype=object))
+    with pytest.raises(InputError, match="not a readable"):
+        load_dataset(path)
+    assert not (tmp_path / "unpickled").exists()
+
+
+def test_what_is_not_supported_says_what_is(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no such file or data set; supported: digits, cifar10"):
+        load_dataset("digts")
+    with pytest.raises(InputError, match=r"folders of images are not supported yet; .*digits"):
+        load_dataset(str(tmp_path))
+    (tmp_path / "photos.zip").write_bytes(b"")
+    with pytest.raises(InputError, match=r"not an \.npz file"):
+        load_dataset(str(tmp_path / "photos.zip"))
+    with pytest.raises(InputError, match=r"--labels labels\.csv: .*not supported yet"):
+        load_dataset("digits", labels="labels.csv")

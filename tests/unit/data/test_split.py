@@ -1,0 +1,156 @@
+"""The split: stratified test set, balanced labels, the user's own labels, and the way through split.json."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpssl.data.readers import load_dataset
+from dpssl.data.split import Split, make_split, split_from_json, split_to_json
+from dpssl.data.table import Dataset
+from dpssl.errors import InputError
+
+
+def a_dataset(truth: list[int], given_labels: list[int] | None = None, n_test: int = 0, n_classes: int = 0) -> Dataset:
+    """Images whose pixel is their row number, so that a moved row is seen."""
+    n = len(truth)
+    return Dataset(
+        name="tiny",
+        images=np.arange(n, dtype=np.uint8).reshape(n, 1, 1, 1),
+        ids=np.array([f"id-{row}" for row in range(n)]),
+        class_names=tuple(f"class-{label}" for label in range(n_classes or max(truth) + 1)),
+        given_labels=np.array(given_labels or [-1] * n),
+        truth=np.array(truth),
+        test_images=np.zeros((n_test, 1, 1, 1), dtype=np.uint8),
+        test_ids=np.array([f"test-{row}" for row in range(n_test)], dtype=str),
+        test_truth=np.zeros(n_test, dtype=np.int64),
+    )
+
+
+def same(first: tuple[Dataset, Split], second: tuple[Dataset, Split]) -> bool:
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for one, other in zip(first, second, strict=True)
+        for name in one.__dataclass_fields__
+    )
+
+
+def test_digits_are_split_as_the_default_run_needs_them() -> None:
+    dataset, split = make_split(load_dataset("digits"), n_labels=40, seed=1)
+    assert (len(dataset.images), len(dataset.test_images)) == (1437, 360)
+    assert np.bincount(dataset.truth[split.labeled]).tolist() == [4] * 10
+    assert np.array_equal(split.given_labels[split.labeled], dataset.truth[split.labeled])
+    assert (split.given_labels[split.unlabeled] == -1).all()
+    test_share = np.bincount(dataset.test_truth) / (np.bincount(dataset.test_truth) + np.bincount(dataset.truth))
+    assert (np.abs(test_share - 0.2) < 0.006).all()  # one image of about 180
+
+
+def test_the_seed_alone_decides() -> None:
+    digits = load_dataset("digits")
+    assert same(make_split(digits, 40, seed=3), make_split(digits, 40, seed=3))
+    labeled = [
+        set(dataset.ids[split.labeled]) for dataset, split in (make_split(digits, 40, seed) for seed in range(5))
+    ]
+    assert all(one != other for i, one in enumerate(labeled) for other in labeled[:i])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(st.integers(8, 30), min_size=2, max_size=5),
+    extra=st.integers(0, 9),
+    seed=st.integers(0, 2**32),
+    fraction=st.floats(0.05, 0.4),
+)
+def test_rows_are_parted_and_stay_with_their_labels(counts: list[int], extra: int, seed: int, fraction: float) -> None:
+    truth = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    whole = a_dataset(truth.tolist())
+    n_labels = len(counts) + extra
+    dataset, split = make_split(whole, n_labels, seed, fraction)
+    assert sorted([*dataset.ids, *dataset.test_ids]) == sorted(whole.ids)
+    assert np.array_equal(np.sort([*split.labeled, *split.unlabeled]), np.arange(len(dataset.images)))
+    assert len(split.labeled) == n_labels
+    revealed = np.bincount(dataset.truth[split.labeled], minlength=len(counts))
+    assert revealed.max() - revealed.min() <= 1
+    assert len(dataset.test_ids) == int(np.ceil(sum(counts) * fraction))
+    expected = np.array(counts) * fraction
+    assert (np.abs(np.bincount(dataset.test_truth, minlength=len(counts)) - expected) < 1).all()
+    for images, ids, labels in (
+        (dataset.images, dataset.ids, dataset.truth),
+        (dataset.test_images, dataset.test_ids, dataset.test_truth),
+    ):
+        rows = images.ravel()
+        assert ids.tolist() == [f"id-{row}" for row in rows]
+        assert np.array_equal(labels, truth[rows])
+    restored = split_from_json(whole, json.loads(json.dumps(split_to_json(dataset, split))))
+    assert same(restored, (dataset, split))
+
+
+def test_the_remainder_goes_to_the_first_classes() -> None:
+    dataset, split = make_split(a_dataset([0, 1, 2] * 10), n_labels=5, seed=0)
+    assert np.bincount(dataset.truth[split.labeled]).tolist() == [2, 2, 1]
+
+
+def test_given_labels_are_used_and_never_held_out() -> None:
+    given_labels = [0, 1, 1, -1, -1, -1]
+    dataset, split = make_split(a_dataset(given_labels, given_labels), n_labels=999, seed=0)
+    assert split.labeled.tolist() == [0, 1, 2]
+    assert split.unlabeled.tolist() == [3, 4, 5]
+    assert split.given_labels.tolist() == given_labels
+    assert len(dataset.test_images) == 0  # nothing could be measured on images of unknown truth
+
+
+def test_an_existing_test_set_stays() -> None:
+    dataset, split = make_split(a_dataset([0, 1] * 5, n_test=3), n_labels=2, seed=0)
+    assert len(dataset.images) == 10
+    assert dataset.test_ids[split.test].tolist() == ["test-0", "test-1", "test-2"]
+
+
+def test_images_of_unknown_truth_are_neither_test_nor_labelled() -> None:
+    dataset, split = make_split(a_dataset([0, 1] * 10 + [-1] * 30), n_labels=4, seed=0, test_fraction=0.25)
+    assert len(dataset.test_ids) == 5
+    assert (dataset.test_truth >= 0).all()
+    assert (dataset.truth[split.labeled] >= 0).all()
+    assert (dataset.truth == -1).sum() == 30
+
+
+@pytest.mark.parametrize(
+    ("dataset", "arguments", "message"),
+    [
+        (a_dataset([0, 1, 2] * 5), {"n_labels": 2}, r"--n-labels 2: .*'class-2' .*a class without a labelled example"),
+        (a_dataset([0, 1, 2] * 5), {"n_labels": 0}, r"'class-0' .*a class without a labelled example"),
+        (a_dataset([0, 1, 2] * 5), {"n_labels": -4}, r"--n-labels -4"),
+        (a_dataset([0] * 20 + [1] * 3), {"n_labels": 8}, r"asks for 4 labels of class 'class-1', which has 2 images"),
+        (a_dataset([0, 1] * 5, n_classes=3), {"n_labels": 3}, r"asks for 1 labels of class 'class-2', which has 0"),
+        (a_dataset([0, 1] * 5), {"n_labels": 8}, r"no unlabelled images, all 8"),
+        (a_dataset([0, 1, -1], [0, 1, -1], n_classes=3), {}, r"class 'class-2' is a class without a labelled example"),
+        (a_dataset([0, 1], [0, 1]), {}, r"no unlabelled images, all 2"),
+        (a_dataset([0, 1] * 5), {"test_fraction": 0.0}, r"--test-fraction 0\.0"),
+        (a_dataset([0, 1] * 5), {"test_fraction": 1.0}, r"--test-fraction 1\.0"),
+        (a_dataset([0, 1] * 5), {"test_fraction": float("nan")}, r"--test-fraction nan"),
+        (a_dataset([0, 1] * 5), {"test_fraction": 0.9}, r"--test-fraction 0\.9: would hold out all 5 .*'class-0'"),
+        (a_dataset([0, 1] * 5), {"seed": -1}, r"--seed -1"),
+    ],
+)
+def test_impossible_splits_say_why(dataset: Dataset, arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_split(dataset, **({"n_labels": 2, "seed": 0} | arguments))  # type: ignore[arg-type]
+
+
+def test_a_split_of_other_data_is_refused() -> None:
+    whole = a_dataset([0, 1] * 10)
+    document = split_to_json(*make_split(whole, 4, seed=0))
+    with pytest.raises(InputError, match=r"id 'id-\d+' is not in the data set"):
+        split_from_json(a_dataset([0, 1] * 5), document)
+    with pytest.raises(InputError, match=r"names 16 of the data set's 26 images, and not \['id-20'"):
+        split_from_json(a_dataset([0, 1] * 15), document)
+
+
+@pytest.mark.parametrize(
+    "change", [{"labeled": ["id-0"]}, {"labeled": {"id-0": "cat"}}, {"labeled": {"id-0": 7}}, {"unlabeled": None}]
+)
+def test_a_damaged_split_is_refused(change: dict[str, object]) -> None:
+    whole = a_dataset([0, 1] * 10)
+    with pytest.raises(InputError):
+        split_from_json(whole, split_to_json(*make_split(whole, 4, seed=0)) | change)
