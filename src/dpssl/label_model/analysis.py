@@ -115,7 +115,7 @@ def _count_rows(votes: NDArray[Any], y: NDArray[np.int64], weight: Floats, soft_
     return np.stack([weight @ values for values in counted])
 
 
-def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Floats:
     """numerator / denominator, NaN where there is nothing to divide by."""
     return np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), np.nan)
 

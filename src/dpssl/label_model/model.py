@@ -117,7 +117,7 @@ class LabelModel:
         votes = check_votes(votes, n_classes)
         if votes.shape[1] != len(self.specialties_):
             raise InputError(
-                f"votes have {votes.shape[1]} columns; the model was fitted on {len(self.specialties_)} labeling functions"
+                f"votes have {votes.shape[1]} columns, but the model was fitted on {len(self.specialties_)}"
             )
         if self._specialties_given:
             check_specialties(self.specialties_, votes, n_classes)

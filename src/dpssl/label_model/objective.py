@@ -44,7 +44,7 @@ def log_joint(votes: OneHotVotes, potential: Potential, log_prior: Tensor | None
     """
     n_classes = potential.specialties.shape[1]
     by_vote = potential.table().transpose(1, 2).reshape(-1, n_classes)  # (K·C, C) as [k·C + ŷ, y]
-    log_product = _SumRows.apply(by_vote, votes)  # (n, C)
+    log_product = _SumRows.apply(by_vote, votes)  # type: ignore[no-untyped-call]  # (n, C)
     log_class_partition = log_lf_partition(potential).sum(0)  # (C,) log Z_y
     if log_prior is None:
         joint: Tensor = log_product - torch.logsumexp(log_class_partition, dim=0)

@@ -14,7 +14,7 @@ from torch import Tensor
 from dpssl.errors import InputError
 from dpssl.label_model.accuracy import ESTIMATORS, estimate_accuracy
 from dpssl.label_model.checks import VoteData
-from dpssl.label_model.objective import ObjectiveData, label_model_objective, log_joint, accuracy_regularizer
+from dpssl.label_model.objective import ObjectiveData, accuracy_regularizer, label_model_objective, log_joint
 from dpssl.label_model.one_hot import OneHotVotes, chunks
 from dpssl.label_model.potentials import POTENTIALS, implied_log_prior, initial_theta, make_potential
 from dpssl.label_model.votes import Bools, Floats
