@@ -9,7 +9,7 @@ import pytest
 from dpssl.errors import InputError
 from dpssl.label_model.accuracy import (
     accuracy_error,
-    recover_signs,
+    signed_moments,
     solve_triplets,
     triplet_accuracy,
     true_accuracy,
@@ -45,7 +45,12 @@ def test_equals_the_loop_over_triplets(average):
 
 def test_signs_of_a_mostly_right_crowd():
     e = np.array([0.7, 0.5, -0.4, 0.6, 0.3])
-    np.testing.assert_allclose(solve_triplets(rank_one(e)) * recover_signs(rank_one(e)), e[None])
+    np.testing.assert_allclose(signed_moments(rank_one(e)), e[:, None])
+
+
+def test_votes_that_say_nothing_about_the_signs_leave_them_positive():
+    e = np.array([1.0, 1.0, -1.0, -1.0])  # two against two
+    assert (signed_moments(rank_one(e)) > 0).all()
 
 
 def test_pairs_without_a_moment_are_left_out():

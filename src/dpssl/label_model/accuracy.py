@@ -114,17 +114,27 @@ def _triplet_medians(root: Floats, inverse: Floats, usable: Bools) -> Floats:
     return medians
 
 
-def recover_signs(moments: Floats) -> NDArray[np.float64]:
-    """The signs that Eq. 15 leaves open, (C, K): E[ẑ^j ẑ^k] ≈ e_j e_k has the sign pattern of its leading eigenvector.
+def recover_signs(moments: Floats, magnitudes: Floats) -> Floats:
+    """The signs that Eq. 15 leaves open, (C, K), for `magnitudes` (C, K) = |E[ẑz]|.
 
-    The eigenvector's own sign is set so that LFs are right more often than wrong in sum, the usual assumption (Fu et
-    al., 2020).
+    E[ẑ^j ẑ^k] = e_j e_k has rank one, so e is its leading eigenvector. Power iteration starts from "every LF is right",
+    the usual assumption that picks one of the two orientations (Fu et al., 2020), and is rounded, so that votes which
+    say nothing about the signs leave them at + instead of at the mercy of rounding errors.
     """
-    off_diagonal = moments * ~np.eye(moments.shape[1], dtype=bool)
-    _, vectors = np.linalg.eigh(off_diagonal)
-    leading = vectors[:, :, -1]  # (C, K)
-    leading = leading * np.where(leading.sum(1, keepdims=True) < 0, -1.0, 1.0)
-    return np.where(leading < -1e-8, -1.0, 1.0)
+    own = np.nan_to_num(magnitudes)[:, :, None] ** 2 * np.eye(moments.shape[1])  # E[ẑ^j ẑ^j] has no E[ẑ^j z]² in it
+    rank_one = np.where(np.eye(moments.shape[1], dtype=bool), own, moments)  # (C, K, K)
+    leading = np.ones(magnitudes.shape)
+    for _ in range(50):
+        leading = np.einsum("cjk,ck->cj", rank_one, leading)
+        largest = np.abs(leading).max(axis=1, keepdims=True)
+        leading = (leading / np.where(largest > 0, largest, 1.0)).round(9)
+    return np.where(leading < 0, -1.0, 1.0)
+
+
+def signed_moments(moments: Floats, average: str = "mean") -> Floats:
+    """Ê[ẑ_i^k z_i] by Eq. 15 with its sign, (K, C); NaN where no triplet says anything."""
+    magnitudes = solve_triplets(moments, average)
+    return np.asarray((magnitudes * recover_signs(moments, magnitudes)).T)
 
 
 def moments_to_accuracy(moments: Floats, abstain_rate: Floats) -> Floats:
@@ -140,7 +150,7 @@ def triplet_accuracy(
     """â_i^k by Eq. 12-15, clipped to [0.01, 0.99]; `clipped` says how many estimates fell outside [0, 1]."""
     weight = np.ones(len(votes)) if sample_weight is None else sample_weight
     moments = vote_moments(votes, n_classes, weight)
-    signed = (solve_triplets(moments, average) * recover_signs(moments)).T  # (K, C)
+    signed = signed_moments(moments, average)  # (K, C)
     abstain_rate = weight @ (votes == ABSTAIN) / weight.sum()
     accuracy = moments_to_accuracy(signed, abstain_rate)
     known = ~np.isnan(accuracy)

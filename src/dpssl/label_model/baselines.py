@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN
-from dpssl.label_model.accuracy import recover_signs, solve_triplets, vote_moments
+from dpssl.label_model.accuracy import signed_moments, vote_moments
 from dpssl.label_model.checks import VoteData
 from dpssl.label_model.one_hot import OneHotVotes, chunks
 from dpssl.label_model.votes import Floats
@@ -91,7 +91,7 @@ def fit_triplets(data: VoteData) -> TripletFit:
     """FlyingSquid's closed form, vectorised: Eq. 12-15 with the mean over triplets. Labels are not used."""
     votes, weight = data.votes, data.sample_weight
     moments = vote_moments(votes, data.n_classes, weight)
-    e = np.nan_to_num((solve_triplets(moments) * recover_signs(moments)).T)  # (K, C)
+    e = np.nan_to_num(signed_moments(moments))  # (K, C)
     speaks = (weight @ (votes != ABSTAIN) / weight.sum())[:, None]  # (K, 1)
     e = np.clip(e, -0.98 * speaks, 0.98 * speaks)  # an estimate beyond its range would be an infinite log-odds
     live = speaks > 0

@@ -226,10 +226,12 @@ def _parameter_names() -> list[str]:
 
 
 def _let_unanimous_win(log_proba: Floats, unanimous: NDArray[Any]) -> None:
-    """Raise the unanimous class just above the largest other where the model has another winner; in place."""
+    """Raise the unanimous class just above the largest other where the model does not let it win; in place."""
     rows = np.flatnonzero(unanimous != ABSTAIN)
-    rows = rows[log_proba[rows].argmax(axis=1) != unanimous[rows]]
-    log_proba[rows, unanimous[rows]] = log_proba[rows].max(axis=1) + UNANIMOUS_MARGIN
+    winners = unanimous[rows]
+    others = log_proba[rows]  # a copy
+    others[np.arange(len(rows)), winners] = -np.inf
+    log_proba[rows, winners] = np.maximum(log_proba[rows, winners], others.max(axis=1) + UNANIMOUS_MARGIN)
 
 
 def _warn_about_gaps(data: VoteData) -> None:

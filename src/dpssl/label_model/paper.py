@@ -27,6 +27,9 @@ CHOICES = {
     "regularizer": ("none", "accuracy", "class-wise"),
     "accuracy_estimator": ESTIMATORS,
 }
+GRADIENT_DECIMALS = (
+    10  # on a symmetric saddle rounding noise, and so the order of rows and LFs, would pick the way down
+)
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,9 @@ def _minimize(objective: Any, parameters: list[Tensor], max_iter: int, tol: floa
         optimizer.zero_grad()
         loss: Tensor = objective()
         loss.backward()  # type: ignore[no-untyped-call]
+        for parameter in parameters:
+            assert parameter.grad is not None
+            parameter.grad = parameter.grad.round(decimals=GRADIENT_DECIMALS)
         return loss
 
     optimizer.step(closure)  # type: ignore[no-untyped-call]
