@@ -52,12 +52,12 @@ def fit_specialist_vote(data: VoteData) -> VoteShareFit:
 
 
 def _fit_vote_share(data: VoteData, vote_weight: Floats) -> VoteShareFit:
-    """The only thing learnt is the class prior that rows without a vote get: the mean share, with one row per class."""
-    class_balance = data.class_balance
-    if class_balance is None:
-        mass = data.sample_weight @ vote_shares(data.votes, vote_weight, data.confidence) + 1.0
-        class_balance = mass / mass.sum()
-    return VoteShareFit(class_balance, vote_weight)
+    """Nothing is learnt; rows without a vote get the given class balance, or the uniform one."""
+    return VoteShareFit(_given_or_uniform(data), vote_weight)
+
+
+def _given_or_uniform(data: VoteData) -> Floats:
+    return np.full(data.n_classes, 1.0 / data.n_classes) if data.class_balance is None else data.class_balance
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,4 @@ def fit_triplets(data: VoteData) -> TripletFit:
     e = np.clip(e, -0.98 * speaks, 0.98 * speaks)  # an estimate beyond its range would be an infinite log-odds
     live = speaks > 0
     log_odds = np.where(live, np.log(np.where(live, speaks + e, 1.0)) - np.log(np.where(live, speaks - e, 1.0)), 0.0)
-    class_balance = data.class_balance
-    if class_balance is None:
-        class_balance = np.full(data.n_classes, 1.0 / data.n_classes)
-    return TripletFit(class_balance, log_odds)
+    return TripletFit(_given_or_uniform(data), log_odds)

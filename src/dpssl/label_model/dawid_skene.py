@@ -136,12 +136,12 @@ def m_step(
 
 
 def starting_posterior(votes: OneHotVotes, y: NDArray[np.int64], specialties: Bools) -> Floats:
-    """Where EM starts: the specialist-normalised vote with one vote's worth of doubt, and the labels; (n, C)."""
+    """Where EM starts: the specialist-normalised vote (uniform on rows without a vote) and the labels; (n, C)."""
     n_classes = specialties.shape[1]
     per_vote = np.eye(n_classes) / np.maximum(specialties.sum(0), 1)  # (C, C)
     shares = votes.sum_rows(np.tile(per_vote, (votes.n_lfs, 1)))
-    shares += 1.0 / (n_classes * np.maximum(specialties.sum(0), 1).max())
-    posterior: Floats = shares / shares.sum(1, keepdims=True)
+    total = shares.sum(1, keepdims=True)
+    posterior = np.where(total > 0, shares / np.where(total > 0, total, 1.0), 1.0 / n_classes)
     labeled = np.flatnonzero(y != UNLABELED)
     posterior[labeled] = np.eye(n_classes)[y[labeled]]
     return posterior

@@ -157,14 +157,13 @@ class LabelModel:
         raise InputError(f"tie_break is {tie_break!r}; choose 'abstain', 'lowest' or 'random'")
 
     def score(self, votes: Any, y: Any, confidence: Any = None) -> float:
-        """Accuracy over the rows with a known label; m tied classes count 1/m each and rows without a vote 1/C."""
+        """Accuracy of the likeliest class over the rows with a known label; each of m tied classes counts 1/m."""
         proba = self.predict_proba(votes, confidence)
         truth = check_labels(y, len(proba), self.n_classes)
         known = np.flatnonzero(truth != ABSTAIN)
         if not len(known):
             raise InputError("y has no known label (all -1); score needs at least one")
         tied = proba >= proba.max(axis=1, keepdims=True) - TIE
-        tied[~covered(check_votes(votes, self.n_classes))] = True
         return float((tied[known, truth[known]] / tied[known].sum(axis=1)).mean())
 
     def lf_summary(self) -> LFSummary:

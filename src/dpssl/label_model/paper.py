@@ -43,10 +43,10 @@ class PaperSettings:
     regularizer: str = "accuracy"  # R of Eq. 16; "class-wise"; "none" (the paper's Exp4)
     regularizer_weight: float = 1.0
     accuracy_estimator: str = "triplet-mean"  # where R's accuracies come from; "triplet-median", "em"
-    theta_shrinkage: float = 0.01  # pull of theta to its start: free, θ inside τ_k can run past 20
+    theta_shrinkage: float = 0.1  # pull of theta to its start: free, θ inside τ_k can run past 20
     prior_strength: float = 10.0  # pseudo-rows per class that pull a free class prior to uniform (or the given balance)
     max_iter: int = 300
-    tol: float = 1e-7  # stop when no gradient entry per row exceeds this
+    tol: float = 1e-6  # stop when no gradient entry per row exceeds this
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
