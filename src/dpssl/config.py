@@ -1,8 +1,8 @@
 """Configuration: frozen dataclasses, one section a subject, read from and written to TOML.
 
 Every field has one name, used as field, TOML key and command-line flag (`n_lfs` is `--n-lfs`), and one line of help.
-Names are unique across the sections, so flags need no prefix. Values come from, in this order: the defaults here, a preset,
-a `--config` file, flags. Nothing heavy is imported: `dpssl --help` reads this file.
+Names are unique across the sections, so flags need no prefix. Values come from, in this order: the defaults here, a
+preset, a `--config` file, flags. Nothing heavy is imported: `dpssl --help` reads this file.
 """
 
 import dataclasses
@@ -34,89 +34,133 @@ ALL_OPS = (
 )
 
 
-def option(default: Any, help: str) -> Any:
-    """A field with its default and the one line of help shown by the command line."""
-    return field(default=default, metadata={"help": help})
+def option(
+    default: Any, help: str, *, least: float | None = None, most: float | None = None, choices: tuple[str, ...] = ()
+) -> Any:
+    """A field with its default, the one line of help shown by the command line, and what it may be."""
+    return field(default=default, metadata={"help": help, "least": least, "most": most, "choices": choices})
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    seed: int = option(1, "seed of the split, the weights and every draw")
-    device: str = option("auto", "cpu, cuda, or auto: cuda where there is one")
-    max_minutes: float = option(0.0, "stop cleanly after this many minutes, to be continued by `dpssl resume`; 0 = no limit")
-    checkpoint_minutes: float = option(2.0, "write a checkpoint at least this often")
-    threads: int = option(0, "CPU threads for training; 0 = all cores. The same seed and thread count give the same bytes")
+class Section:
+    """A group of fields; making one checks every value against what its field allows."""
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            value, allowed = getattr(self, item.name), item.metadata
+            for single in value if isinstance(value, tuple) else (value,):
+                if allowed["choices"] and single not in allowed["choices"]:
+                    raise InputError(f"{flag(item.name)} {single!r}: choose {' or '.join(allowed['choices'])}")
+                if allowed["least"] is not None and not single >= allowed["least"]:
+                    raise InputError(f"{flag(item.name)} {single!r}: must be at least {allowed['least']:g}")
+                if allowed["most"] is not None and not single <= allowed["most"]:
+                    raise InputError(f"{flag(item.name)} {single!r}: must be at most {allowed['most']:g}")
+
+
+def flag(name: str) -> str:
+    """The command-line flag of a field."""
+    return "--" + name.replace("_", "-")
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class RunConfig(Section):
+    seed: int = option(1, "seed of the split, the weights and every draw", least=0)
+    device: str = option("auto", "cpu, cuda, or auto: cuda where there is one", choices=("auto", "cpu", "cuda"))
+    max_minutes: float = option(0.0, "stop cleanly after this many minutes, for `dpssl resume`; 0 = never", least=0)
+    checkpoint_minutes: float = option(2.0, "write a checkpoint at least this often", least=0)
+    threads: int = option(0, "CPU threads; 0 = all cores. The same seed and thread count give the same bytes", least=0)
+
+
+@dataclass(frozen=True)
+class DataConfig(Section):
     data: str = option("digits", "digits, cifar10, svhn, or the path of an .npz file")
     labels: str = option("", "file with the labels you have, where the data does not hold them")
-    n_labels: int = option(40, "labels to reveal of a benchmark set, balanced over the classes")
+    n_labels: int = option(40, "labels to reveal of a benchmark set, balanced over the classes", least=1)
     test_fraction: float = option(0.2, "share of the images held out for testing, where the data has no test set")
 
 
 @dataclass(frozen=True)
-class AugmentConfig:
+class AugmentConfig(Section):
     """Weak and strong views; the values are FixMatch-pytorch's."""
 
     flip: bool = option(True, "mirror images at random; turn off where left and right differ (digits)")
-    shift: float = option(0.125, "weak view: largest shift as a share of the side")
-    strong_ops: tuple[str, ...] = option(ALL_OPS, "operations RandAugment draws from")
-    n_ops: int = option(2, "operations drawn per image")
-    op_probability: float = option(0.5, "chance that a drawn operation is applied")
-    max_level: int = option(10, "strength levels are drawn from 1 to this, exclusive")
-    cutout: float = option(0.5, "side of the grey square as a share of the image side; 0 = off")
-    interpolation: str = option("nearest", "for rotation, shear and translation: nearest or bilinear")
+    shift: float = option(0.125, "weak view: largest shift as a share of the side", least=0, most=0.99)
+    strong_ops: tuple[str, ...] = option(ALL_OPS, "operations RandAugment draws from", choices=ALL_OPS)
+    n_ops: int = option(2, "operations drawn per image; 0 = none", least=0)
+    op_probability: float = option(0.5, "chance that a drawn operation is applied", least=0, most=1)
+    max_level: int = option(10, "strength levels are drawn from 1 to this, exclusive", least=2, most=11)
+    cutout: float = option(0.5, "side of the grey square as a share of the shorter side; 0 = off", least=0, most=1)
+    interpolation: str = option("nearest", "of rotation and shear", choices=("nearest", "bilinear"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.strong_ops:
+            raise InputError("--strong-ops: name at least one; --n-ops 0 turns them off")
 
 
 @dataclass(frozen=True)
-class BackboneConfig:
-    depth: int = option(28, "depth of the Wide ResNet: 2 * blocks * stages + stages + 1")
-    width: int = option(2, "width factor of the Wide ResNet")
-    strides: tuple[int, ...] = option((1, 2, 2), "stride of each stage")
-    bn_momentum: float = option(0.001, "weight of the newest batch in the running statistics")
+class BackboneConfig(Section):
+    depth: int = option(28, "depth of the Wide ResNet: 2 * blocks * stages + stages + 1", least=1)
+    width: int = option(2, "width factor of the Wide ResNet", least=1)
+    strides: tuple[int, ...] = option((1, 2, 2), "stride of each stage", least=1)
+    bn_momentum: float = option(0.001, "weight of the newest batch in the running statistics", least=0, most=1)
 
 
 @dataclass(frozen=True)
-class OptimConfig:
-    learning_rate: float = option(0.03, "of SGD with Nesterov momentum, at the start")
-    momentum: float = option(0.9, "Nesterov momentum")
-    weight_decay: float = option(5e-4, "on convolution and dense weights only")
-    ema_decay: float = option(0.999, "decay of the averaged weights that vote and predict")
-    final_lr_fraction: float = option(0.0, "share of the learning rate left at the end of the cosine; FixMatch's 7/16 cosine ends at .195")
-    precision: str = option("auto", "float32, bfloat16, or auto: bfloat16 on a GPU")
+class OptimConfig(Section):
+    learning_rate: float = option(0.03, "of SGD with Nesterov momentum, at the start", least=0)
+    momentum: float = option(0.9, "Nesterov momentum", least=0, most=1)
+    weight_decay: float = option(5e-4, "on convolution and dense weights only", least=0)
+    ema_decay: float = option(0.999, "decay of the averaged weights that vote and predict", least=0, most=1)
+    final_lr_fraction: float = option(
+        0.0, "share of the learning rate left at the end; FixMatch's 7/16 cosine leaves .195", least=0, most=1
+    )
+    precision: str = option(
+        "auto", "of the backbone; auto is bfloat16 on a GPU", choices=("auto", "float32", "bfloat16")
+    )
 
 
 @dataclass(frozen=True)
-class LabelingConfig:
+class LabelingConfig(Section):
     """Step 1: the labeling functions (LFs)."""
 
-    n_lfs: int = option(50, "number of labeling functions, K")
+    n_lfs: int = option(50, "number of labeling functions, K", least=1)
     specialist_ratio: float = option(0.2, "share of the LFs that learn from one sample, rho")
-    mcl: bool = option(True, "multiple-choice learning; off is the paper's Exp1: every LF on every class, abstaining masked")
-    feature_transform: bool = option(True, "each LF pools the feature map around its own centre (Eq. 3); off is the paper's Exp2")
-    assignment_target: float = option(0.4, "the start's sharpness: mean of the largest assignment of a position to a centre")
-    mcl_min_steps: int = option(100, "fewest steps of the first phase")
-    mcl_max_steps: int = option(2000, "most steps of the first phase")
-    mcl_tolerance: float = option(0.02, "the first phase has converged when the loss falls by less than this share from one window to the next")
-    specialist_share: float = option(0.5, "an LF specialises in a class of whose samples it wins at least this share")
-    min_specialists: int = option(1, "a class with fewer specialists gets the LFs that win it most often")
-    confidence_threshold: float = option(0.95, "pseudo-labels below this are not trained on, epsilon")
-    abstain_view: str = option("strong", "view that the abstain pseudo-label is pushed on: strong, or weak as Eq. 6 is printed")
+    mcl: bool = option(True, "multiple-choice learning; off is the paper's Exp1: all LFs on all classes, none abstains")
+    feature_transform: bool = option(True, "each LF pools around its own centre (Eq. 3); off is the paper's Exp2")
+    assignment_target: float = option(
+        0.4, "sharpness at the start: mean of the largest assignment of a position to a centre", least=0, most=1
+    )
+    mcl_min_steps: int = option(100, "fewest steps of the first phase", least=1)
+    mcl_max_steps: int = option(2000, "most steps of the first phase", least=1)
+    mcl_tolerance: float = option(
+        0.02, "the first phase has converged when its loss falls by less than this share a window", least=0
+    )
+    specialist_share: float = option(
+        0.5, "an LF specialises in a class of whose samples it wins at least this share", least=0, most=1
+    )
+    min_specialists: int = option(1, "a class with fewer gets the LFs that win it most often", least=0)
+    confidence_threshold: float = option(0.95, "pseudo-labels below this are not trained on, epsilon", least=0, most=1)
+    abstain_view: str = option(
+        "strong", "view the abstain pseudo-label is learnt on; Eq. 6 prints weak", choices=("strong", "weak")
+    )
     alignment: bool = option(False, "align each LF's predictions with its own prior before thresholding")
-    backbone_gradient: str = option("mean", "gradient of the sum over the LFs into the backbone: mean (scaled by 1/K) or sum")
-    mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase")
-    labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase")
-    unlabeled_weight: float = option(1.0, "weight of Eq. 6 in the second phase")
-    steps: int = option(20000, "steps of the second phase")
-    batch_size: int = option(64, "labelled images a step")
-    unlabeled_ratio: int = option(7, "unlabelled images a step, per labelled one")
-    window: int = option(50, "steps between two log lines")
+    backbone_gradient: str = option(
+        "specialists",
+        "gradient of the sum over LFs into the backbone: divided by K (mean), by rho K (specialists), or not (sum)",
+        choices=("mean", "specialists", "sum"),
+    )
+    mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase", least=0)
+    labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase", least=0)
+    unlabeled_weight: float = option(1.0, "weight of Eq. 6 in the second phase", least=0)
+    steps: int = option(20000, "steps of the second phase", least=1)
+    batch_size: int = option(64, "labelled images a step", least=1)
+    unlabeled_ratio: int = option(7, "unlabelled images a step, per labelled one", least=1)
+    window: int = option(50, "steps between two log lines", least=1)
 
 
 @dataclass(frozen=True)
-class LabelModelConfig:
+class LabelModelConfig(Section):
     """Step 2: from votes to soft labels."""
 
     label_model: str = option("dawid-skene", "the model that resolves the votes; `majority` and `paper` among them")
@@ -124,16 +168,16 @@ class LabelModelConfig:
 
 
 @dataclass(frozen=True)
-class EndModelConfig:
+class EndModelConfig(Section):
     """Step 3: the classifier trained on labels and soft labels."""
 
-    end_steps: int = option(10000, "steps")
-    end_batch_size: int = option(64, "labelled images a step")
-    end_unlabeled_ratio: int = option(7, "soft-labelled images a step, per labelled one")
-    end_view: str = option("strong", "view of the soft-labelled images: strong or weak")
-    end_start: str = option("scratch", "start from scratch, or from the backbone of step 1 (lfs)")
-    end_uncovered: str = option("skip", "images without a vote: skip them, or train on the prior (prior)")
-    end_learning_rate: float = option(0.03, "as learning_rate, for step 3")
+    end_steps: int = option(10000, "steps", least=1)
+    end_batch_size: int = option(64, "labelled images a step", least=1)
+    end_unlabeled_ratio: int = option(7, "soft-labelled images a step, per labelled one", least=1)
+    end_view: str = option("strong", "view of the soft-labelled images", choices=("strong", "weak"))
+    end_start: str = option("scratch", "start from scratch, or from the backbone of step 1", choices=("scratch", "lfs"))
+    end_uncovered: str = option("skip", "images without a vote: left out, or at the prior", choices=("skip", "prior"))
+    end_learning_rate: float = option(0.03, "as learning_rate, for step 3", least=0)
 
 
 @dataclass(frozen=True)
@@ -158,12 +202,19 @@ class Option:
     default: Any
     help: str
 
+    @property
+    def metavar(self) -> str:
+        """What the value is, for the command line's help."""
+        if isinstance(self.default, tuple):
+            return "VALUE"
+        return "{true,false}" if self.type is bool else self.type.__name__.upper()
+
     def parse(self, value: Any) -> Any:
         """`value` (from TOML or the command line) as this field's type, or an error that names the flag."""
         try:
             return _convert(value, self.type)
         except ValueError as problem:
-            raise InputError(f"--{self.name.replace('_', '-')} (in TOML: {self.name}): {problem}") from None
+            raise InputError(f"{flag(self.name)}: {problem}") from None
 
 
 def options() -> Iterator[Option]:

@@ -5,47 +5,26 @@ own draws, all from the generator passed in. Shapes never depend on data and not
 be captured in a CUDA graph once a first call has made its constants.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from dpssl.config import ALL_OPS
+from dpssl.config import AugmentConfig as Augmentation
 from dpssl.data.geometry import cut_out, flip_and_shift
-from dpssl.data.randaugment import ALL_OPS, HIGHEST_LEVEL, apply_parameters, draw_parameters
-from dpssl.errors import InputError
+from dpssl.data.randaugment import apply_parameters, draw_parameters
 
-INTERPOLATIONS = ("nearest", "bilinear")
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """How views are drawn; the defaults are FixMatch-pytorch's."""
-
-    flip: bool = True  # mirror left-right with probability 1/2, in both views
-    shift: float = 0.125  # pad each side by this share by reflection, then crop the original size at random
-    strong_ops: tuple[str, ...] = ALL_OPS  # the operations RandAugment draws from
-    n_ops: int = 2  # operations drawn per image, with replacement
-    op_probability: float = 0.5  # with which each drawn operation is applied
-    max_level: int = 10  # levels are drawn evenly from 1 … max_level - 1
-    cutout: float = 0.5  # side of the grey square as a share of the image's shorter side; 0 = none
-    interpolation: str = "nearest"  # of rotation and shear: nearest (Pillow's default there) or bilinear
-
-    def __post_init__(self) -> None:
-        _require(0 <= self.shift < 1, "shift", self.shift, "at least 0 and below 1")
-        for op in self.strong_ops:
-            _require(op in ALL_OPS, "strong_ops", op, f"names among {', '.join(ALL_OPS)}")
-        _require(self.n_ops >= 0, "n_ops", self.n_ops, "0 or more")
-        _require(len(self.strong_ops) > 0, "strong_ops", self.strong_ops, "at least one name; n_ops = 0 turns them off")
-        _require(0 <= self.op_probability <= 1, "op_probability", self.op_probability, "between 0 and 1")
-        _require(2 <= self.max_level <= HIGHEST_LEVEL + 1, "max_level", self.max_level, f"2 to {HIGHEST_LEVEL + 1}")
-        _require(0 <= self.cutout <= 1, "cutout", self.cutout, "between 0 and 1")
-        _require(self.interpolation in INTERPOLATIONS, "interpolation", self.interpolation, " or ".join(INTERPOLATIONS))
-
-
-def _require(condition: bool, field: str, value: object, allowed: str) -> None:
-    if not condition:
-        raise InputError(f"augmentation {field} = {value!r}: must be {allowed}")
+__all__ = [
+    "ALL_OPS",
+    "Augmentation",
+    "apply_strong",
+    "apply_weak",
+    "draw_strong",
+    "draw_weak",
+    "strong_view",
+    "weak_view",
+]
 
 
 class WeakDraw(NamedTuple):

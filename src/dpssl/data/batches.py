@@ -45,6 +45,19 @@ class ImageBank:
         return scaled.contiguous(memory_format=torch.channels_last)
 
 
+@dataclass(frozen=True)
+class LabeledImages:
+    """Positions of the labelled images in the bank, and their labels."""
+
+    positions: Tensor  # (n,)
+    labels: Tensor  # (n,)
+
+    @classmethod
+    def of(cls, given_labels: Tensor) -> "LabeledImages":
+        positions = torch.nonzero(given_labels >= 0).flatten()
+        return cls(positions, given_labels[positions])
+
+
 def draw_evenly(n_images: int, n_draws: int, generator: torch.Generator) -> Tensor:
     """`n_draws` positions below `n_images`, each image as often as any other, give or take one."""
     passes, rest = divmod(n_draws, n_images)

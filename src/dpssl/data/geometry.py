@@ -70,7 +70,7 @@ def warp_bilinear(images: Tensor, matrices: Tensor) -> Tensor:
 
 def _positions(matrices: Tensor, height: int, width: int) -> Tensor:
     """Where each output pixel looks in the input: (B, 2, H, W), x before y, in the matrices' type."""
-    per_column, per_row, start = matrices.unflatten(1, (2, 3))[..., None, None].unbind(2)  # (B, 2, 1, 1)
+    per_column, per_row, start = matrices.view(-1, 2, 3, 1, 1).unbind(2)  # (B, 2, 1, 1)
     x = torch.arange(width, dtype=matrices.dtype, device=matrices.device)
     y = torch.arange(height, dtype=matrices.dtype, device=matrices.device)[:, None]
     return (per_column * x + start) + per_row * y

@@ -17,7 +17,6 @@ from dpssl.data.tone import BLEND_NEUTRAL, TONE_NEUTRAL, adjust_blend, adjust_to
 HIGHEST_LEVEL = 10
 WARPS = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 NEUTRAL = TONE_NEUTRAL | BLEND_NEUTRAL  # the columns of a row; the affine matrix follows
-ALL_OPS = tuple(sorted((*NEUTRAL, *WARPS, "identity")))
 
 
 def level_value(op: str, level: int, height: int, width: int) -> float:

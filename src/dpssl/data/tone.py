@@ -97,7 +97,7 @@ def grey(images: Tensor) -> Tensor:
     """PIL's conversion to mode L: ITU-R 601-2 luma in 16-bit fixed point, (B, 1, H, W) int32."""
     if images.shape[1] == 1:
         return images.int()
-    red, green, blue = images.int().split(1, dim=1)
+    red, green, blue = torch.split(images.int(), 1, dim=1)
     return (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
 
 

@@ -1,7 +1,7 @@
 """The losses of step 1: multiple-choice learning (Eq. 2, 4) and training with abstention (Eq. 5, 6).
 
-Pure functions, one value a sample; the caller takes the mean over the batch. Classes are 0 … C-1, and the abstain outcome
-is the last column, C, of `lf_abstain_logits`. `specialties[k]` is tau_k.
+Pure functions, one value a sample; the caller takes the mean over the batch. Classes are 0 … C-1, and the abstain
+outcome is the last column, C, of `lf_abstain_logits`. `specialties[k]` is tau_k.
 """
 
 import math
@@ -14,7 +14,7 @@ from dpssl.errors import InputError
 
 
 def count_specialists(n_lfs: int, specialist_ratio: float) -> int:
-    """floor(rho K), the number of LFs that learn from one sample. The tiny term undoes binary rounding (.29 * 100 < 29)."""
+    """floor(rho K), the LFs that learn from one sample. The tiny term undoes binary rounding (.29 * 100 < 29)."""
     n_specialists = math.floor(specialist_ratio * n_lfs + 1e-9)
     if not 1 <= n_specialists <= n_lfs:
         raise InputError(

@@ -1,7 +1,7 @@
 """The two phases of Eq. 7 as objectives over one joint forward pass.
 
-Phase A trains on Eq. 4 alone and counts winners; phase B trains on Eq. 5 + Eq. 6 with the specialised sets fixed. Both are
-modules so that what they remember between steps (winner counts, running predictions) is saved with a checkpoint.
+Phase A trains on Eq. 4 alone and counts winners; phase B trains on Eq. 5 + Eq. 6 with the specialised sets fixed. Both
+are modules so that what they remember between steps (winner counts, running predictions) is saved with a checkpoint.
 """
 
 import torch
@@ -24,7 +24,7 @@ class MultipleChoice(nn.Module):
         self.winners = WinnerCount(n_lfs, n_classes)
         self.n_specialists, self.weight = n_specialists, weight
 
-    def forward(self, lf_logits: Tensor, labels: Tensor) -> LossAndMetrics:
+    def loss(self, lf_logits: Tensor, labels: Tensor) -> LossAndMetrics:
         n_classes = self.winners.wins.shape[0]
         loss, winners = mcl_loss(lf_logits[..., :n_classes], labels, self.n_specialists)
         self.winners.add(winners, labels)
@@ -43,7 +43,7 @@ class SemiSupervised(nn.Module):
         self.register_buffer("prior", outcome_prior(network.specialties, class_balance, network.abstains))
         self.register_buffer("mean_prediction", self.get_buffer("prior").clone())
 
-    def forward(
+    def loss(
         self, labeled_logits: Tensor, labels: Tensor, weak_logits: Tensor, strong_logits: Tensor
     ) -> LossAndMetrics:
         """Masked logits of p̄_k, (B, K, C + 1), for labelled weak, unlabelled weak and unlabelled strong views."""
@@ -76,7 +76,7 @@ class SemiSupervised(nn.Module):
 
 
 def outcome_prior(specialties: Tensor, class_balance: Tensor, abstains: bool) -> Tensor:
-    """How often each LF should say what: the class balance inside tau_k, the rest to abstain. (K, C), (C,) -> (K, C + 1)."""
+    """How often each LF should say what (K, C + 1): the class balance inside tau_k, the rest to abstain."""
     inside = specialties * class_balance
     rest = 1 - inside.sum(1, keepdim=True)
     return torch.cat([inside, rest if abstains else torch.zeros_like(rest)], 1)

@@ -1,9 +1,9 @@
 """Reading the specialised sets tau_k off the winners of multiple-choice learning.
 
 Deviation: the paper does not say how. Ours: the share of a class's labelled samples, over the last steps and under
-augmentation, for which LF k is among the rho K winners of Eq. 4; LF k specialises in the class where that share is at least
-a half. A class with fewer than `min_specialists` LFs gets those that win it most often (0 switches this off). An LF without
-a class is dead: it only ever abstains.
+augmentation, for which LF k is among the rho K winners of Eq. 4; LF k specialises in the class where that share is at
+least a half. A class with fewer than `min_specialists` LFs gets those that win it most often (0 switches this off). An
+LF without a class is dead: it only ever abstains.
 """
 
 import torch
@@ -46,7 +46,7 @@ def read_specialties(shares: Tensor, specialist_share: float = 0.5, min_speciali
 
 
 def has_converged(losses: list[float], tolerance: float, patience: int = 2) -> bool:
-    """Convergence of L^MCL: `patience` windows in a row, each less than `tolerance` below the best before it, relatively.
+    """Convergence of L^MCL: `patience` windows in a row less than the share `tolerance` below the best before them.
 
     `losses` are window means; a loss at zero has converged too.
     """

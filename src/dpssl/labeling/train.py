@@ -1,18 +1,17 @@
 """Step 1: train K specialised labeling functions on a shared backbone (Eq. 7).
 
 Comes in: images and the few given labels. Goes out: the network of labeling functions with its specialised sets, its
-weights averaged over training. Phase A is multiple-choice learning until it converges; then tau_k is read off the winners
-and phase B trains with abstention on labelled and unlabelled images.
+weights averaged over training. Phase A is multiple-choice learning until it converges; then tau_k is read off the
+winners and phase B trains with abstention on labelled and unlabelled images.
 """
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dpssl.config import Config
+from dpssl.config import Config, LabelingConfig
 from dpssl.data.augment import strong_view, weak_view
-from dpssl.data.batches import ImageBank, draw_any, draw_evenly
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
+from dpssl.errors import InputError
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.specialties import has_converged, read_specialties
@@ -30,19 +29,6 @@ N_START_IMAGES = 256  # for k-means on feature positions
 UNDECAYED = ("centers", "log_sharpness")
 
 
-@dataclass(frozen=True)
-class LabeledImages:
-    """Positions of the labelled images in the bank, and their labels."""
-
-    positions: Tensor  # (n,)
-    labels: Tensor  # (n,)
-
-    @classmethod
-    def of(cls, given_labels: Tensor) -> "LabeledImages":
-        positions = torch.nonzero(given_labels >= 0).flatten()
-        return cls(positions, given_labels[positions])
-
-
 def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
     """The untrained network, its weights still undrawn."""
     shape = config.backbone
@@ -58,7 +44,7 @@ def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
     network = build_network(config, n_classes, bank.images.shape[1])
     initialize(network.backbone, generator)
     initialize_heads(network.heads, generator)
-    network = network.to(bank.images.device, memory_format=torch.channels_last)
+    network.to(bank.images.device)
     if isinstance(network.pooling, FeatureTransform):
         positions = draw_any(len(bank), min(N_START_IMAGES, len(bank)), generator).to(bank.images.device)
         device_generator = torch.Generator(bank.images.device).manual_seed(config.run.seed)
@@ -66,6 +52,20 @@ def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
             features = network.backbone(bank.network_input(bank.images[positions]))
         start_centers(network.pooling, features, config.labeling.assignment_target, device_generator)
     return network
+
+
+def backbone_gradient_scale(settings: LabelingConfig) -> float:
+    """Deviation: Eq. 5 and 6 sum over K, which makes the backbone's gradient K times FixMatch's. See docs/method.md."""
+    scales = {
+        "mean": 1 / settings.n_lfs,
+        "specialists": 1 / count_specialists(settings.n_lfs, settings.specialist_ratio)
+        if settings.mcl
+        else 1 / settings.n_lfs,
+        "sum": 1.0,
+    }
+    if settings.backbone_gradient not in scales:
+        raise InputError(f"--backbone-gradient {settings.backbone_gradient!r}: choose {', '.join(scales)}")
+    return scales[settings.backbone_gradient]
 
 
 def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Config, watch: Watch) -> LFNetwork:
@@ -106,7 +106,7 @@ def _run_multiple_choice(
         images = weak_view(bank.images[labeled.positions[draw]], config.augment, generator)
         with autocast(bank.images.device, config.optim.precision):
             logits = network(bank.network_input(images))
-        return objective(logits, labeled.labels[draw])
+        return objective.loss(logits, labeled.labels[draw])
 
     first, notes = watch.begin(STAGE_MCL, "Step 1 of 3, specialising", settings.mcl_max_steps, state)
     losses: list[float] = list(notes.get("losses", []))
@@ -144,7 +144,7 @@ def _run_semi_supervised(
     """Phase B: Eq. 5 and Eq. 6 in one joint forward pass of all three views, as FixMatch does."""
     settings = config.labeling
     n_unlabeled = settings.batch_size * settings.unlabeled_ratio
-    network.gradient_scale = 1 / settings.n_lfs if settings.backbone_gradient == "mean" else 1.0
+    network.gradient_scale = backbone_gradient_scale(settings)
     balance = torch.bincount(labeled.labels, minlength=network.n_classes) / len(labeled.labels)
     objective = SemiSupervised(network, settings, balance).to(bank.images.device)
     state = TrainState(optimizer, {"network": network, "objective": objective}, generator)
@@ -162,8 +162,8 @@ def _run_semi_supervised(
         with autocast(bank.images.device, config.optim.precision):
             logits = network(bank.network_input(views))
         masked = network.abstain_logits(logits)
-        labeled_logits, weak, strong = masked.split([settings.batch_size, n_unlabeled, n_unlabeled])
-        return objective(labeled_logits, labeled.labels[draw], weak, strong)
+        labeled_logits, weak, strong = torch.split(masked, [settings.batch_size, n_unlabeled, n_unlabeled])
+        return objective.loss(labeled_logits, labeled.labels[draw], weak, strong)
 
     first, _ = watch.begin(STAGE_SSL, "Step 1 of 3, labeling functions", settings.steps, state)
     objective.get_buffer("specialties").copy_(network.specialties)

@@ -1,7 +1,7 @@
 """Votes of the trained labeling functions on every image, and what the network looks like inside.
 
-A vote is the argmax of p̄_k on the un-augmented image, over tau_k and "abstain", without a threshold; its confidence is that
-probability. Nothing here sees a label.
+A vote is the argmax of p̄_k on the un-augmented image, over tau_k and "abstain", without a threshold; its confidence
+is that probability. Nothing here sees a label.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Votes:
 def cast_votes(network: LFNetwork, bank: ImageBank) -> Votes:
     """Votes of `network`, in evaluation mode, on all images of `bank`."""
     votes, confidence = [], []
-    for images in bank.images.split(CHUNK):
+    for images in torch.split(bank.images, CHUNK):
         logits = network.abstain_logits(network(bank.network_input(images)))
         probability, outcome = torch.softmax(logits, -1).max(-1)  # (B, K)
         votes.append(torch.where(outcome == network.n_classes, ABSTAIN, outcome).to(torch.int16).cpu())

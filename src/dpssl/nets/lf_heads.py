@@ -1,7 +1,7 @@
 """The network of step 1: a shared backbone, the feature transform, and K labeling functions as one batched layer.
 
-Each labeling function has C class outputs and an abstain output in the last column. Its specialised set tau_k is a row of
-`specialties`: `abstain_logits` masks the classes outside it, so that its softmax is p̄_k over tau_k and "abstain".
+Each labeling function has C class outputs and an abstain output in the last column. Its specialised set tau_k is a row
+of `specialties`: `abstain_logits` masks the classes outside it, so that its softmax is p̄_k over tau_k and "abstain".
 """
 
 from typing import Any, cast
@@ -51,7 +51,7 @@ class LFNetwork(nn.Module):
         """f_k (B, K, D). Distances and residuals are small differences: they stay in float32 under autocast."""
         features = self.backbone(images)
         with torch.autocast(images.device.type, enabled=False):
-            return cast(Tensor, self.pooling(ScaleGradient.apply(features, self.gradient_scale)))
+            return cast(Tensor, self.pooling(scale_gradient(features, self.gradient_scale)))
 
     def forward(self, images: Tensor) -> Tensor:
         lf_features = self.lf_features(images)
@@ -74,8 +74,13 @@ class ScaleGradient(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient * ctx.factor, None
+
+
+def scale_gradient(x: Tensor, factor: float) -> Tensor:
+    """x, with its gradient multiplied by `factor`."""
+    return cast(Tensor, ScaleGradient.apply(x, factor))  # type: ignore[no-untyped-call]
 
 
 def initialize_heads(heads: LFHeads, generator: torch.Generator) -> None:

@@ -2,9 +2,9 @@
 
     f_k = sum_j a_jk (f[j] - c_k),    a_jk = exp(-beta_k |f[j] - c_k|^2) / sum_k' exp(-beta_k' |f[j] - c_k'|^2)
 
-`feature_map` is f (B, HW, D), `centers` c (K, D), `sharpness` beta (K,), `lf_features` f_k (B, K, D).
-Deviation: the paper leaves dis() and the scale of f open. Positions f[j] are L2-normalised, the distance is the squared L2
-distance, beta stays positive (its logarithm is learnt), and f_k is L2-normalised, as is usual for such residual pooling
+`feature_map` is f (B, HW, D), `centers` c (K, D), `sharpness` beta (K,), `lf_features` f_k (B, K, D). Deviation: the
+paper leaves dis() and the scale of f open. Positions f[j] are L2-normalised, the distance is the squared L2 distance,
+beta stays positive (its logarithm is learnt), and f_k is L2-normalised, as is usual for such residual pooling
 (NetVLAD, Arandjelovic et al. 2016). Without normalisation the assignment stays uniform and all f_k are one vector.
 """
 
@@ -26,14 +26,15 @@ class FeatureTransform(nn.Module):
     def assignment(self, positions: Tensor) -> Tensor:
         """a_jk for L2-normalised positions (B, HW, D) -> (B, HW, K)."""
         distance = _squared_distance(positions, self.centers)
-        return torch.softmax(-self.log_sharpness.exp() * distance, dim=-1)
+        sharpness: Tensor = self.log_sharpness.exp()
+        return torch.softmax(-sharpness * distance, dim=-1)
 
     def forward(self, features: Tensor) -> Tensor:
         positions = unit_positions(features)  # (B, HW, D)
         assignment = self.assignment(positions)  # (B, HW, K)
         pulled = assignment.transpose(1, 2) @ positions  # (B, K, D), sum_j a_jk f[j]
         residual = pulled - assignment.sum(1).unsqueeze(-1) * self.centers
-        return unit_rows(residual) * residual.shape[-1] ** 0.5
+        return unit_rows(residual) * float(residual.shape[-1] ** 0.5)
 
 
 class AveragePooling(nn.Module):

@@ -34,14 +34,15 @@ class Block(nn.Module):
         if self.projection is not None:
             shortcut = self.projection(shortcut)
         hidden = self.conv1(hidden)
-        hidden = self.conv2(F.leaky_relu(self.bn2(hidden), LEAKY_SLOPE))
-        return shortcut + hidden
+        residual: Tensor = self.conv2(F.leaky_relu(self.bn2(hidden), LEAKY_SLOPE))
+        return shortcut + residual
 
 
 class WideResNet(nn.Module):
     """Images (B, channels, H, W) -> feature map (B, D, h, w), D = `n_features`.
 
-    Depth is 2 * blocks * stages + stages + 1: 28 with three stages of four blocks, 37 with four (STL-10), 10 with one block each.
+    Depth is 2 * blocks * stages + stages + 1: 28 with three stages of four blocks, 37 with four (STL-10), 10 with one
+    block each.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class WideResNet(nn.Module):
         n_blocks, rest = divmod(depth - n_stages - 1, 2 * n_stages)
         if rest or n_blocks < 1 or width < 1:
             fits = ", ".join(str(2 * n * n_stages + n_stages + 1) for n in range(1, 5))
-            raise InputError(f"--depth {depth} --width {width}: with {n_stages} strides the depth must be one of {fits}, …")
+            raise InputError(
+                f"--depth {depth} --width {width}: with {n_stages} strides the depth must be one of {fits}, …"
+            )
         widths = [STEM_CHANNELS] + [STEM_CHANNELS * width * 2**stage for stage in range(n_stages)]
         self.stem = nn.Conv2d(n_channels, STEM_CHANNELS, 3, 1, padding=1, bias=False)
         blocks = []

@@ -1,6 +1,7 @@
 """Checkpoints: a folder each, written beside its final place and renamed, with a checksum for every file.
 
-The last two are kept. A damaged one is named in a warning and the one before is used: nothing half-written is ever read.
+The last two are kept. A damaged one is named in a warning and the one before is used: nothing half-written is ever
+read.
 """
 
 import hashlib

@@ -33,8 +33,8 @@ def run_windows(
         metrics = step.read_metrics()
         if not math.isfinite(metrics["loss"]):
             raise TrainingError(
-                f"the loss is {metrics['loss']} after step {done}: lower --learning-rate (now {learning_rate(0):g}) and "
-                "`dpssl resume` from the last good checkpoint, or start a new run"
+                f"the loss is {metrics['loss']} after step {done}: start a new run with a lower --learning-rate "
+                f"(now {learning_rate(0):g}); the last good checkpoint is kept"
             )
         if after_window(done, metrics):
             break

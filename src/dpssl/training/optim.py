@@ -1,10 +1,11 @@
 """SGD with Nesterov momentum and an exponential moving average, as a few operations on one vector.
 
-All trainable tensors of a network are views of one flat vector, so a step is six vector operations whatever the number of
-layers, a checkpoint is three tensors, and a captured CUDA graph needs no host work: the learning rate is a device scalar.
-The update is torch.optim.SGD's (nesterov=True):
+All trainable tensors of a network are views of one flat vector, so a step is six vector operations whatever the number
+of layers, a checkpoint is three tensors, and a captured CUDA graph needs no host work: the learning rate is a device
+scalar. The update is torch.optim.SGD's (nesterov=True):
 
-    g = gradient + weight_decay * w;   m = momentum * m + g;   w = w - lr * (g + momentum * m);   average = d * average + (1 - d) * w
+    g = gradient + weight_decay * w        m = momentum * m + g
+    w = w - lr * (g + momentum * m)        average = d * average + (1 - d) * w
 
 Weight decay acts on convolution and dense weights only, as in FixMatch.
 """

@@ -1,7 +1,7 @@
 """One optimisation step, run eagerly on a CPU and replayed as a captured CUDA graph on a GPU.
 
-A step is a closure that draws, augments, computes the loss and returns it with a few numbers worth logging. Everything it
-touches lives on the device, so that a captured step has no host work left but setting the learning rate.
+A step is a closure that draws, augments, computes the loss and returns it with a few numbers worth logging. Everything
+it touches lives on the device, so that a captured step has no host work left but setting the learning rate.
 """
 
 from collections.abc import Callable, Mapping

@@ -50,7 +50,7 @@ class Watch:
         return self.folder is not None and self._store(stage).latest() is not None
 
     def begin(self, stage: str, title: str, total: int, state: TrainState) -> tuple[int, dict[str, Any]]:
-        """Start or continue a stage: load its last checkpoint into `state`. Returns the steps done and the notes saved."""
+        """Start or continue a stage: load its last checkpoint into `state`. Returns steps done and notes saved."""
         checkpoint = self._store(stage).latest() if self.folder else None
         step, notes = 0, {}
         if checkpoint is not None:
@@ -95,10 +95,11 @@ class Watch:
 
     def _require_same_settings(self, saved: Mapping[str, Any]) -> None:
         differing = sorted(name for name in self.settings if saved.get(name) != self.settings[name])
-        if differing:
-            name = differing[0]
-            raise RunFolderError(
-                f"the run was started with {name} = {saved.get(name)!r}, now it is {self.settings[name]!r}"
-                f"{' (and ' + str(len(differing) - 1) + ' more differ)' if len(differing) > 1 else ''}: resume with the "
-                "configuration it was started with (its config.toml), or start a new run with another --out"
-            )
+        if not differing:
+            return
+        name, others = differing[0], len(differing) - 1
+        more = f" (and {others} more differ)" if others else ""
+        raise RunFolderError(
+            f"the run was started with {name} = {saved.get(name)!r}, now it is {self.settings[name]!r}{more}: resume "
+            "with the configuration it was started with (its config.toml), or start a new run with another --out"
+        )

@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
+from dpssl.config import ALL_OPS
 from dpssl.data.randaugment import (
-    ALL_OPS,
     NEUTRAL,
     WARPS,
     apply_op,

@@ -1,0 +1,252 @@
+"""The command line: `dpssl run`, each step alone, `resume`, and the label model on votes from elsewhere.
+
+Flags are made from the fields of dpssl.config, so a setting has one name everywhere. Nothing heavy is imported until a
+command runs: `--help` answers at once. An error that the input caused is one message and exit status 2.
+"""
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpssl import __version__
+from dpssl.config import Config, flag, load_config_file, load_preset, options, preset_names, with_values
+from dpssl.errors import DPSSLError, RunFolderError
+
+if TYPE_CHECKING:
+    from dpssl.pipeline import Run
+
+EXIT_BAD_INPUT = 2
+EXIT_STOPPED = 143  # what a shell reports for a program ended by SIGTERM
+REDO_HELP = "replace this step's result in the run, and remove what was made from it"
+STEP_SECTIONS = {"label": ("label_model",), "train": ("end_model", "optim", "augment")}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    chosen = vars(_parser().parse_args(arguments))
+    command = chosen.pop("command")
+    # Without these, torch's OpenMP threads spin while they wait, and a step takes many times longer on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    warnings.showwarning = _show_warning
+    try:
+        return int(COMMANDS[command](chosen))
+    except DPSSLError as problem:
+        print(f"dpssl {command}: {problem}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        print("\nstopped; `dpssl resume` continues from the last checkpoint", file=sys.stderr)
+        return 130
+
+
+# ------------------------------------------------------------------------------------------------------------- commands
+
+
+def _run(chosen: dict[str, Any]) -> int:
+    from dpssl.pipeline import run_all, start_run
+
+    run = start_run(_new_config(chosen), chosen["out"])
+    _say_start(run)
+    return _finish(run, run_all)
+
+
+def _lfs(chosen: dict[str, Any]) -> int:
+    from dpssl.pipeline import start_run, train_labeling_functions
+
+    run = start_run(_new_config(chosen), chosen["out"])
+    _say_start(run)
+    return _finish(run, train_labeling_functions)
+
+
+def _resume(chosen: dict[str, Any]) -> int:
+    from dpssl.pipeline import run_all
+
+    return _finish(_open(chosen, "resume"), run_all)
+
+
+def _label(chosen: dict[str, Any]) -> int:
+    if os.path.isdir(chosen["source"]):
+        from dpssl.pipeline import resolve_votes
+
+        return _finish(_open(chosen, "label"), resolve_votes)
+    from dpssl.label_votes import label_vote_file
+
+    label_vote_file(chosen["source"], chosen["labels"], chosen["out"], chosen["set"].get("label_model"))
+    return 0
+
+
+def _train(chosen: dict[str, Any]) -> int:
+    from dpssl.pipeline import train_classifier
+
+    return _finish(_open(chosen, "train"), train_classifier)
+
+
+def _evaluate(chosen: dict[str, Any]) -> int:
+    return _finish(_open(chosen, "evaluate"), lambda run: None)
+
+
+COMMANDS = {"run": _run, "lfs": _lfs, "label": _label, "train": _train, "evaluate": _evaluate, "resume": _resume}
+
+
+# -------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _new_config(chosen: dict[str, Any]) -> Config:
+    """Defaults, then the preset, then the config file, then flags. Data with a preset of its own name gets it."""
+    config, flags = Config(), chosen["set"]
+    preset = chosen["preset"]
+    if preset is None and not chosen["config"]:
+        data = flags.get("data", config.data.data)
+        preset = data if data in preset_names() else None
+    if preset is not None:
+        config = load_preset(preset, config)
+    if chosen["config"]:
+        config = load_config_file(chosen["config"], config)
+    return with_values(config, flags)
+
+
+def _open(chosen: dict[str, Any], command: str) -> "Run":
+    """An existing run. Flags may change what the step may choose freely; anything else would make it another run."""
+    from dpssl import pipeline
+
+    run = pipeline.open_run(chosen["source"])
+    changed = with_values(run.config, chosen["set"])
+    free = {entry.name for entry in options() if entry.section in STEP_SECTIONS.get(command, ())}
+    before, after = pipeline.settings_that_matter(run.config), pipeline.settings_that_matter(changed)
+    for name in before:
+        if before[name] != after[name] and name not in free:
+            raise RunFolderError(
+                f"{flag(name)} {after[name]!r}: this run was started with {before[name]!r}; "
+                "leave the flag out, or start a new run with another --out"
+            )
+    if command in STEP_SECTIONS:
+        _require_unmade(run, command, chosen["redo"])
+    if changed != run.config:
+        run.config = changed
+        pipeline.check(changed)
+        pipeline.write_config(run)
+    return run
+
+
+def _require_unmade(run: "Run", command: str, redo: bool) -> None:
+    from dpssl.pipeline import RESULTS, forget
+
+    result = RESULTS[command][0]
+    if redo:
+        forget(run, command)
+    elif run.folder.has(result):
+        raise RunFolderError(
+            f"{run.folder.path(result)} exists; --redo makes it again and removes what was made from it"
+        )
+
+
+def _finish(run: "Run", work: Any) -> int:
+    """Do the work, then print the summary; a request to stop leaves a run that can be resumed."""
+    import signal
+
+    from dpssl.pipeline import evaluate
+    from dpssl.summary import as_text
+    from dpssl.training.watch import StopRequested
+
+    asked_by_signal = False
+
+    def stop(*_: object) -> None:
+        nonlocal asked_by_signal
+        asked_by_signal = True
+        if run.watch is not None:
+            run.watch.stop_requested = True
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        work(run)
+    except StopRequested:
+        print(f"stopped; continue with: dpssl resume {run.folder.folder}", file=sys.stderr)
+        return EXIT_STOPPED if asked_by_signal else 0
+    print(as_text(evaluate(run), run.folder))
+    return 0
+
+
+def _say_start(run: "Run") -> None:
+    dataset, split = run.dataset, run.split
+    height, width, n_channels = dataset.images.shape[1:]
+    kind = "grey" if n_channels == 1 else "colour"
+    print(
+        f"{dataset.name}: {len(dataset.images):,} images of {width}x{height}, {kind}, {dataset.n_classes} classes, "
+        f"{len(split.labeled)} of them labelled; {len(dataset.test_images):,} more for testing\n"
+        f"run folder: {run.folder.folder}",
+        file=sys.stderr,
+    )
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if issubclass(category, UserWarning):
+        print(f"note: {message}", file=sys.stderr)
+
+
+# --------------------------------------------------------------------------------------------------------------- flags
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dpssl", description="Label an image collection from about four labels per class (DP-SSL)."
+    )
+    parser.add_argument("--version", action="version", version=f"dpssl {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, help in (
+        ("run", "all three steps: labeling functions, label model, end model (default data: digits, on a CPU)"),
+        ("lfs", "step 1 alone: train the labeling functions and write their votes"),
+    ):
+        command = commands.add_parser(name, help=help, description=help)
+        command.add_argument("--out", help="new run folder; default: the next free one under runs/")
+        command.add_argument("--preset", choices=preset_names(), help="settings to start from")
+        command.add_argument("--config", help="TOML file with settings, such as a run's config.toml")
+        _add_settings(command)
+    label = commands.add_parser("label", help="step 2 alone: soft labels from the votes of a run or of a file")
+    label.add_argument("source", metavar="RUN|VOTES", help="a run folder, or votes as .npz, .csv or .parquet")
+    label.add_argument("--labels", help="for a file of votes: .csv or .npy with known labels, -1 where unknown")
+    label.add_argument("--out", help="for a file of votes: folder to write the soft labels to")
+    label.add_argument("--redo", action="store_true", help=REDO_HELP)
+    _add_settings(label, ("label_model",))
+    for name, help, sections in (
+        ("train", "step 3 alone: train the end model on a run's soft labels", ("run", *STEP_SECTIONS["train"])),
+        ("evaluate", "score a run's labels and end model, and write summary.json", ("run",)),
+        ("resume", "finish a run that was stopped, from its last checkpoint", None),
+    ):
+        command = commands.add_parser(name, help=help, description=help)
+        command.add_argument("source", metavar="RUN", help="a run folder")
+        if name == "train":
+            command.add_argument("--redo", action="store_true", help=REDO_HELP)
+        _add_settings(command, sections)
+    return parser
+
+
+class _Collect(argparse.Action):
+    """Gather the settings given as flags in one dictionary, so that only they override the preset."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        namespace.set = {**namespace.set, self.dest: values}
+
+
+def _add_settings(command: argparse.ArgumentParser, sections: Sequence[str] | None = None) -> None:
+    command.set_defaults(set={})
+    groups: dict[str, Any] = {}
+    for entry in options():
+        if sections is not None and entry.section not in sections:
+            continue
+        if entry.section not in groups:
+            groups[entry.section] = command.add_argument_group(entry.section)
+        shown = " ".join(map(str, entry.default)) if isinstance(entry.default, tuple) else entry.default
+        groups[entry.section].add_argument(
+            flag(entry.name),
+            action=_Collect,
+            dest=entry.name,
+            nargs="+" if isinstance(entry.default, tuple) else None,
+            default=argparse.SUPPRESS,
+            metavar=entry.metavar,
+            help=f"{entry.help} (default: {shown})".replace("%", "%%"),
+        )

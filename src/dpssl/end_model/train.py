@@ -1,0 +1,115 @@
+"""Step 3: train the end model on the given labels and the soft labels of step 2 (Eq. 17).
+
+Comes in: images, given labels, soft labels and which of them are backed by a vote. Goes out: a classifier with its
+weights averaged over training. The backbone can be any module that returns a feature map and has `n_features`.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from dpssl.config import Config
+from dpssl.data.augment import strong_view, weak_view
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
+from dpssl.end_model.losses import labeled_risk, noise_aware_risk
+from dpssl.errors import InputError
+from dpssl.nets.classifier import Classifier, initialize_head
+from dpssl.nets.wide_resnet import WideResNet, initialize
+from dpssl.training.loop import run_windows
+from dpssl.training.optim import FlatSGD, cosine_learning_rate
+from dpssl.training.precision import autocast
+from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
+from dpssl.training.watch import Watch
+
+STAGE = "end"
+
+
+def build_classifier(config: Config, n_classes: int, n_channels: int, backbone: nn.Module | None = None) -> Classifier:
+    """The untrained classifier; the default backbone is the Wide ResNet of the configuration."""
+    shape = config.backbone
+    return Classifier(
+        backbone or WideResNet(shape.depth, shape.width, shape.strides, n_channels, shape.bn_momentum), n_classes
+    )
+
+
+def train_end_model(
+    bank: ImageBank,
+    given_labels: Tensor,
+    soft_labels: Tensor,
+    covered: Tensor,
+    config: Config,
+    watch: Watch,
+    backbone_start: Mapping[str, Tensor] | None = None,
+    backbone: nn.Module | None = None,
+) -> Classifier:
+    """Train on `given_labels` (n,), -1 for the unlabelled, and `soft_labels` (n, C) where `covered` (n,).
+
+    `backbone_start` are weights to start the backbone from (`--end-start lfs`); `backbone` replaces the Wide ResNet.
+    """
+    settings, device = config.end_model, bank.images.device
+    n_classes = soft_labels.shape[1]
+    network = build_classifier(config, n_classes, bank.images.shape[1], backbone)
+    generator = torch.Generator().manual_seed(config.run.seed + 1)
+    initialize(network.backbone, generator)
+    initialize_head(network.head, generator)
+    if backbone_start is not None:
+        network.backbone.load_state_dict(backbone_start)
+    network.to(device).train()
+    optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
+    draws = torch.Generator(device).manual_seed(config.run.seed + 1)
+    labeled = LabeledImages.of(given_labels.to(device))
+    usable = _usable_positions(covered, settings.end_uncovered).to(device)
+    targets = soft_labels.to(device, torch.float32)
+    n_unlabeled = settings.end_batch_size * settings.end_unlabeled_ratio
+    soft_view = {"strong": strong_view, "weak": weak_view}[settings.end_view]
+
+    def compute() -> LossAndMetrics:
+        draw = draw_evenly(len(labeled.positions), settings.end_batch_size, draws)
+        soft = usable[draw_any(len(usable), n_unlabeled, draws)]
+        views = torch.cat(
+            [
+                weak_view(bank.images[labeled.positions[draw]], config.augment, draws),
+                soft_view(bank.images[soft], config.augment, draws),
+            ]
+        )
+        with autocast(device, config.optim.precision):
+            logits = network(bank.network_input(views))
+        labeled_logits, soft_logits = torch.split(logits, [settings.end_batch_size, n_unlabeled])
+        supervised = labeled_risk(labeled_logits, labeled.labels[draw]).mean()
+        noisy = noise_aware_risk(soft_logits, targets[soft]).mean()
+        return supervised + noisy, {"labeled_loss": supervised, "soft_loss": noisy}
+
+    state = TrainState(optimizer, {"network": network}, draws)
+    step = TrainStep(compute, state)
+    if bank.images.is_cuda:
+        step.capture()
+    first, _ = watch.begin(STAGE, "Step 3 of 3, end model", settings.end_steps, state)
+
+    def after_window(done: int, metrics: dict[str, float]) -> bool:
+        watch.after_window(STAGE, done, metrics, state, {})
+        return False
+
+    run_windows(
+        step,
+        first_step=first,
+        n_steps=settings.end_steps,
+        window=config.labeling.window,
+        learning_rate=lambda index: cosine_learning_rate(
+            index, settings.end_steps, settings.end_learning_rate, config.optim.final_lr_fraction
+        ),
+        after_window=after_window,
+    )
+    watch.end()
+    optimizer.use_average()
+    return network.eval()
+
+
+def _usable_positions(covered: Tensor, uncovered: str) -> Tensor:
+    positions = torch.nonzero(covered if uncovered == "skip" else torch.ones_like(covered)).flatten()
+    if len(positions) == 0:
+        raise InputError(
+            "no image has a vote, so there is nothing to train the end model on: "
+            "train the labeling functions longer (--steps), or lower --n-lfs"
+        )
+    return positions

@@ -1,0 +1,153 @@
+"""`DPSSLClassifier`: the three steps in memory, with scikit-learn's manners.
+
+clf = DPSSLClassifier(seed=1).fit(images, y)      # y = -1 where unlabelled
+clf.soft_labels_, clf.predict(new_images), clf.predict_proba(new_images), clf.score(test_images, test_y)
+"""
+
+import inspect
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpssl.config import Config, load_preset, with_values
+from dpssl.constants import UNLABELED
+from dpssl.data.batches import ImageBank
+from dpssl.data.table import as_uint8_images
+from dpssl.end_model.predict import predict_probabilities
+from dpssl.end_model.train import train_end_model
+from dpssl.errors import InputError
+from dpssl.label_model import VARIANTS, LabelModel, covered
+from dpssl.labeling.train import train_lfs
+from dpssl.labeling.vote import cast_votes
+from dpssl.pipeline import check
+from dpssl.training.precision import pick_device
+from dpssl.training.watch import Watch
+
+SMALL_SIDE = 16  # pixels; images up to this size get the small network of the preset `digits`
+
+
+class DPSSLClassifier:
+    """Label images from a few labels, and classify new ones.
+
+    seed: of the weights and every draw.
+    device: "cpu", "cuda" or "auto".
+    preset: name of the settings to start from; None chooses by the size of the images.
+    settings: dict of any configuration fields, such as {"n_lfs": 30, "steps": 5000}.
+    verbose: show progress bars.
+
+    After `fit`: `classes_`, `soft_labels_` (n, C) of the images fitted on, `covered_` (n,) which of them have a vote,
+    `votes_` (n, K), `label_model_` and `end_model_`.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 1,
+        device: str = "auto",
+        preset: str | None = None,
+        settings: dict[str, Any] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.device = device
+        self.preset = preset
+        self.settings = settings
+        self.verbose = verbose
+
+    def fit(self, images: Any, y: Any) -> "DPSSLClassifier":
+        """`images` (n, H, W) or (n, H, W, channels); `y` (n,) integer labels, -1 where unlabelled."""
+        pixels = as_uint8_images(images)
+        given = _check_labels(y, len(pixels))
+        self.classes_: NDArray[np.int64] = np.unique(given[given != UNLABELED])
+        given = np.where(given == UNLABELED, UNLABELED, np.searchsorted(self.classes_, given))
+        self.config_ = self._config(pixels)
+        check(self.config_)
+        n_classes, device = len(self.classes_), pick_device(self.device)
+        labels = torch.from_numpy(given)
+        bank = ImageBank.from_numpy(pixels, device)
+        watch = Watch(progress=self.verbose)
+
+        network = train_lfs(bank, labels, n_classes, self.config_, watch)
+        found = cast_votes(network, bank)
+        variant = self.config_.label_model.label_model
+        confidence = found.confidence if VARIANTS[variant].uses_confidence else None
+        self.votes_ = found.votes
+        self.label_model_ = LabelModel(n_classes, variant).fit(
+            found.votes, given, confidence=confidence, specialties=found.specialties
+        )
+        self.soft_labels_ = self.label_model_.predict_proba(found.votes, confidence)
+        self.covered_ = covered(found.votes)
+        start = network.backbone.state_dict() if self.config_.end_model.end_start == "lfs" else None
+        self.end_model_ = train_end_model(
+            bank,
+            labels,
+            torch.from_numpy(self.soft_labels_),
+            torch.from_numpy(self.covered_),
+            self.config_,
+            watch,
+            backbone_start=start,
+        )
+        self._bank = bank.with_images(pixels[:0])
+        self.n_features_in_ = int(np.prod(pixels.shape[1:]))
+        return self
+
+    def predict_proba(self, images: Any) -> NDArray[np.float32]:
+        """Class probabilities (n, C) of the end model, columns in the order of `classes_`."""
+        if not hasattr(self, "end_model_"):
+            raise InputError("this DPSSLClassifier is not fitted; call fit(images, y) first")
+        pixels = as_uint8_images(images)
+        trained_on = (*self._bank.images.shape[2:], self._bank.images.shape[1])
+        if pixels.shape[1:] != trained_on:
+            raise InputError(f"images are {pixels.shape[1:]}, but the classifier was fitted on {trained_on}")
+        return np.asarray(predict_probabilities(self.end_model_, self._bank.with_images(pixels)))
+
+    def predict(self, images: Any) -> NDArray[np.int64]:
+        """The likeliest class of each image."""
+        return np.asarray(self.classes_[self.predict_proba(images).argmax(1)])
+
+    def score(self, images: Any, y: Any) -> float:
+        """Accuracy on images with labels `y`."""
+        return float(np.mean(self.predict(images) == np.asarray(y)))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments (scikit-learn's convention)."""
+        return {name: getattr(self, name) for name in _parameter_names()}
+
+    def set_params(self, **params: Any) -> "DPSSLClassifier":
+        """Set constructor arguments (scikit-learn's convention)."""
+        for name, value in params.items():
+            if name not in _parameter_names():
+                raise InputError(f"DPSSLClassifier has no parameter {name!r}; it has: {', '.join(_parameter_names())}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        return f"DPSSLClassifier({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
+
+    def _config(self, pixels: NDArray[np.uint8]) -> Config:
+        small = max(pixels.shape[1:3]) <= SMALL_SIDE
+        preset = self.preset if self.preset is not None else ("digits" if small else None)
+        config = Config() if preset is None else load_preset(preset)
+        return with_values(config, {"seed": self.seed, "device": self.device, **(self.settings or {})})
+
+
+def _parameter_names() -> list[str]:
+    return [name for name in inspect.signature(DPSSLClassifier.__init__).parameters if name != "self"]
+
+
+def _check_labels(y: Any, n_images: int) -> NDArray[np.int64]:
+    labels = np.asarray(y)
+    if labels.shape != (n_images,):
+        raise InputError(f"y has shape {labels.shape}, but there are {n_images} images; give one label each, -1 = none")
+    if labels.dtype.kind not in "iu":
+        raise InputError(f"y has dtype {labels.dtype}; give integer class labels, -1 where unlabelled")
+    if (labels < UNLABELED).any():
+        row = int(np.argmax(labels < UNLABELED))
+        raise InputError(f"y of row {row} is {labels[row]}; labels are 0, 1, 2, …, and -1 where unlabelled")
+    if len(np.unique(labels[labels != UNLABELED])) < 2:
+        raise InputError("y holds labels of fewer than two classes; give at least one labelled image per class")
+    if not (labels == UNLABELED).any():
+        raise InputError("y has no -1, so there are no unlabelled images; mark those to be labelled with -1")
+    return labels.astype(np.int64)

@@ -1,0 +1,107 @@
+"""The headline numbers of a run, and how they are shown on a terminal. Definitions are in dpssl.metrics."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpssl import metrics
+from dpssl.data.split import Split
+from dpssl.data.table import Dataset
+from dpssl.run_folder import RunFolder
+
+
+def summarize(
+    folder: RunFolder, dataset: Dataset, split: Split, test_probabilities: NDArray[np.floating[Any]] | None
+) -> dict[str, Any]:
+    """Everything that can be said of the files in `folder`: steps that have not run are left out or None."""
+    rows = split.unlabeled
+    summary: dict[str, Any] = {
+        "annotation_accuracy": None,
+        "annotation_macro_f1": None,
+        "coverage": None,
+        "test_accuracy": None,
+        "n_images": len(dataset.images),
+        "n_labeled": len(split.labeled),
+        "n_test": len(dataset.test_images),
+        "class_names": list(dataset.class_names),
+    }
+    if folder.has("votes.npz"):
+        file = folder.read_votes()
+        votes, truth = file.votes[rows], dataset.truth[rows]
+        summary |= metrics.specialist_summary(file.specialties)
+        summary["majority_vote_accuracy"] = metrics.majority_vote_accuracy(votes, truth, dataset.n_classes)
+        summary["effective_lfs_per_class"] = metrics.effective_lfs(votes, file.specialties)
+        summary["share_of_empty_rows"] = float((~metrics.covered_rows(votes)).mean())
+        summary |= _feature_diagnostics(folder)
+    if folder.has("soft_labels.npz"):
+        labels = folder.read_soft_labels()
+        summary |= metrics.annotation_metrics(labels.soft_labels[rows], labels.covered[rows], dataset.truth[rows])
+    if test_probabilities is not None:
+        summary["test_accuracy"] = metrics.accuracy(test_probabilities.argmax(1), dataset.test_truth)
+        summary["test_log_loss"] = metrics.log_loss(test_probabilities, dataset.test_truth)
+    return summary
+
+
+def _feature_diagnostics(folder: RunFolder) -> dict[str, float]:
+    if not folder.has("metrics.jsonl"):
+        return {}
+    lines = [line for line in folder.read_jsonl("metrics.jsonl") if line["stage"] == "votes"]
+    return {name: value for name, value in lines[-1].items() if name not in ("stage", "step")} if lines else {}
+
+
+def as_text(summary: dict[str, Any], folder: RunFolder) -> str:
+    """The summary as a person reads it at the end of a run."""
+    lines = [
+        "",
+        f"Labels for {summary['n_images'] - summary['n_labeled']:,} images from {summary['n_labeled']} given ones",
+        _row("annotation accuracy", summary["annotation_accuracy"], "of the unlabelled images; no vote counts 1/C"),
+        _row("  majority vote alone", summary.get("majority_vote_accuracy"), "of the same votes"),
+        _row("macro precision", summary.get("annotation_macro_precision")),
+        _row("macro recall", summary.get("annotation_macro_recall")),
+        _row("macro F1", summary["annotation_macro_f1"]),
+        _row("coverage", summary["coverage"], "images with at least one vote"),
+        _row("test accuracy", summary["test_accuracy"], f"end model on {summary['n_test']:,} held-out images"),
+    ]
+    lines += _class_table(summary)
+    lines += _labeling_function_lines(summary)
+    steps = ", ".join(f"{name} {minutes:.1f}" for name, minutes in summary["minutes_per_step"].items())
+    lines += ["", f"{summary['minutes']:.1f} minutes ({steps}) on {summary['device']}"]
+    lines += [f"Soft labels: {folder.path('soft_labels.csv')}   everything else: {folder.folder}"]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _row(name: str, value: float | None, meaning: str = "") -> str | None:
+    return None if value is None else f"  {name:<22} {100 * value:6.2f} %  {meaning}".rstrip()
+
+
+def _class_table(summary: dict[str, Any]) -> list[str]:
+    if not summary.get("per_class"):
+        return []
+    names = summary["class_names"]
+    width = max(5, *(len(name) for name in names))
+    columns = f"{'images':>7} {'precision':>10} {'recall':>7} {'F1':>7} {'specialists':>12} {'effective':>10}"
+    rows = ["", f"  {'class':<{width}}  {columns}"]
+    for entry, name in zip(summary["per_class"], names, strict=True):
+        scores = " ".join(f"{_percent(entry[key]):>{w}}" for key, w in (("precision", 10), ("recall", 7), ("f1", 7)))
+        label = entry["class"]
+        specialists = summary.get("specialists_per_class", [0] * len(names))[label]
+        effective = summary.get("effective_lfs_per_class", [0.0] * len(names))[label]
+        rows.append(f"  {name:<{width}}  {entry['n']:>7} {scores} {specialists:>12} {effective:>10.2f}")
+    return rows
+
+
+def _labeling_function_lines(summary: dict[str, Any]) -> list[str]:
+    if "n_empty_sets" not in summary:
+        return []
+    parts = [f"{summary['n_empty_sets']} empty and {summary['n_duplicate_sets']} duplicate specialised sets"]
+    parts.append(f"{100 * summary['share_of_empty_rows']:.2f} % of the images without a vote")
+    if "assignment_entropy" in summary:
+        parts.append(f"assignment entropy {summary['assignment_entropy']:.2f} of log K")
+    if "feature_cosine" in summary:
+        parts.append(f"mean cosine of two LF features {summary['feature_cosine']:.2f}")
+    return ["", "  Labeling functions: " + "; ".join(parts)]
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
