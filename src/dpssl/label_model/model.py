@@ -236,11 +236,14 @@ def _let_unanimous_win(log_proba: Floats, unanimous: NDArray[Any]) -> None:
 def _warn_about_gaps(data: VoteData) -> None:
     dead = np.flatnonzero((data.votes == ABSTAIN).all(axis=0)).tolist()
     if dead:
-        warnings.warn(f"labeling functions that never vote: {dead}", UserWarning, stacklevel=3)
-    used = np.unique(data.votes)
-    unvoted = sorted(set(range(data.n_classes)) - set(used.tolist()))
+        warnings.warn(f"labeling functions that never vote: {_shortened(dead)}", UserWarning, stacklevel=3)
+    unvoted = sorted(set(range(data.n_classes)) - set(np.unique(data.votes).tolist()))
     if unvoted:
-        warnings.warn(f"no labeling function votes for class {unvoted}", UserWarning, stacklevel=3)
+        warnings.warn(f"no labeling function votes for class {_shortened(unvoted)}", UserWarning, stacklevel=3)
+
+
+def _shortened(numbers: list[int], most: int = 20) -> str:
+    return f"{numbers}" if len(numbers) <= most else f"{numbers[:most]} and {len(numbers) - most} more"
 
 
 def _count_rows_once(data: VoteData) -> VoteData:

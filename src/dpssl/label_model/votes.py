@@ -12,7 +12,6 @@ caller passes it to `fit`.
 
 import csv
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ Bools = NDArray[np.bool_]
 
 ID_COLUMNS = ("id", "ids")
 LABEL_COLUMNS = ("y", "label")
+PARQUET_ROWS = 1 << 16  # rows read at a time
 
 
 @dataclass(frozen=True)
@@ -121,65 +121,91 @@ def _read_csv(path: Path) -> VoteTable:
     for number, row in enumerate(cells, start=2):
         if len(row) != len(header):
             raise InputError(f"{path}, line {number}: {len(row)} cells, but the header has {len(header)}")
-    return _from_columns(path, header, [list(column) for column in zip(*cells, strict=True)])
+    filler = _ColumnFiller(path, header, len(cells), np.int16)
+    filler.fill(0, [np.array(column) for column in zip(*cells, strict=True)])
+    return filler.table()
 
 
 def _read_parquet(path: Path) -> VoteTable:
+    """Batch by batch into one array of votes, so that nothing but that array grows with the file."""
     try:
-        from pyarrow import ArrowException, parquet
+        from pyarrow import ArrowException, int8, parquet
     except ModuleNotFoundError as error:
         raise InputError(f"{path}: reading Parquet needs pyarrow; pip install 'dpssl[parquet]'") from error
     try:
-        table = parquet.read_table(path)
+        with parquet.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            of_votes = [field for field in schema if field.name.lower() not in ID_COLUMNS + LABEL_COLUMNS]
+            dtype = np.int8 if all(field.type == int8() for field in of_votes) else np.int16
+            filler = _ColumnFiller(path, schema.names, file.metadata.num_rows, dtype)
+            start = 0
+            for batch in file.iter_batches(batch_size=PARQUET_ROWS):
+                filler.fill(start, [_arrow_column(column) for column in batch.columns])
+                start += batch.num_rows
     except (OSError, ArrowException) as error:
         raise InputError(f"{path}: damaged or not a Parquet file ({error})") from error
-    return _from_columns(path, table.column_names, [_parquet_column(column) for column in table.columns])
+    return filler.table()
 
 
-def _parquet_column(column: Any) -> Sequence[Any]:
-    """An Arrow column: integers straight to numpy, with -1 for null; anything else as Python values."""
+def _arrow_column(column: Any) -> NDArray[Any]:
+    """An Arrow column as numpy; null integers are -1, other nulls None or NaN."""
     from pyarrow import compute, types
 
-    if types.is_integer(column.type):
-        numbers: NDArray[Any] = compute.fill_null(column, ABSTAIN).to_numpy()
-        return numbers  # type: ignore[return-value]
-    values: list[Any] = column.to_pylist()
-    return values
+    if types.is_integer(column.type) and column.null_count:
+        column = compute.fill_null(column, ABSTAIN)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _from_columns(path: Path, names: list[str], columns: list[Sequence[Any]]) -> VoteTable:
-    ids: NDArray[Any] | None = None
-    y: NDArray[np.int64] | None = None
-    votes: list[NDArray[Any]] = []
-    lf_names: list[str] = []
-    for name, column in zip(names, columns, strict=True):
-        if name.lower() in ID_COLUMNS:
-            ids = np.asarray([str(value) for value in column])
-        elif name.lower() in LABEL_COLUMNS:
-            y = _class_numbers(path, name, column, UNLABELED).astype(np.int64)
-        else:
-            votes.append(_class_numbers(path, name, column, ABSTAIN))
-            lf_names.append(name)
-    if not votes:
-        raise InputError(f"{path}: no column of votes (found: {', '.join(names)})")
-    return VoteTable(votes=np.stack(votes, axis=1), ids=ids, y=y, lf_names=lf_names)
+class _ColumnFiller:
+    """Named columns, some rows at a time, into the arrays of a VoteTable."""
+
+    def __init__(self, path: Path, names: list[str], n_rows: int, dtype: type[np.signedinteger[Any]]) -> None:
+        self._path, self._names = path, names
+        self._lf_names = [name for name in names if name.lower() not in ID_COLUMNS + LABEL_COLUMNS]
+        if not self._lf_names or not n_rows:
+            raise InputError(f"{path}: no column or no row of votes (columns: {', '.join(names) or 'none'})")
+        self._votes = np.empty((n_rows, len(self._lf_names)), dtype=dtype)
+        self._y = np.full(n_rows, UNLABELED) if any(name.lower() in LABEL_COLUMNS for name in names) else None
+        self._ids: list[str] | None = [] if any(name.lower() in ID_COLUMNS for name in names) else None
+
+    def fill(self, start: int, columns: list[NDArray[Any]]) -> None:
+        lf = 0
+        for name, column in zip(self._names, columns, strict=True):
+            rows = slice(start, start + len(column))
+            if self._ids is not None and name.lower() in ID_COLUMNS:
+                self._ids.extend(map(str, column))
+            elif self._y is not None and name.lower() in LABEL_COLUMNS:
+                self._y[rows] = _class_numbers(self._path, name, start, column)
+            else:
+                self._votes[rows, lf] = _class_numbers(self._path, name, start, column)
+                lf += 1
+
+    def table(self) -> VoteTable:
+        ids = None if self._ids is None else np.asarray(self._ids)
+        return VoteTable(votes=self._votes, ids=ids, y=self._y, lf_names=self._lf_names)
 
 
-def _class_numbers(path: Path, name: str, column: Sequence[Any], missing: int) -> NDArray[Any]:
-    """One column as class numbers; empty, null and NaN cells are `missing`."""
-    if isinstance(column, np.ndarray):
-        return column
-    numbers = np.empty(len(column), dtype=np.int16)
-    for row, value in enumerate(column):
-        text = "" if value is None or value != value else str(value).strip()
-        try:
-            number = float(text or missing)
-        except ValueError:
-            number = np.nan
-        if not number.is_integer() or abs(number) > 32767:
-            raise InputError(
-                f"{path}, row {row}, column {name!r}: {value!r} is not a class number; "
-                "write 0, 1, 2, …, and leave the cell empty where there is no vote"
-            )
-        numbers[row] = int(number)
+def _class_numbers(path: Path, name: str, start: int, column: NDArray[Any]) -> NDArray[Any]:
+    """One column as whole numbers; empty, null and NaN cells are -1."""
+    if column.dtype.kind in "iu":
+        numbers = column
+    else:
+        numbers = np.array([_number(value) for value in column]) if column.dtype.kind in "OUS" else column
+        numbers = np.where(np.isnan(numbers), float(ABSTAIN), numbers)
+    bad = (numbers != np.floor(numbers)) | (np.abs(numbers) > 32767)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise InputError(
+            f"{path}, row {start + row}, column {name!r}: {column[row]!s} is not a class number; "
+            "write 0, 1, 2, …, and leave the cell empty where there is no vote"
+        )
     return numbers
+
+
+def _number(value: Any) -> float:
+    """A cell as a number: NaN when empty, infinity when it is no number."""
+    text = "" if value is None else str(value).strip()
+    try:
+        return float(text) if text else float("nan")
+    except ValueError:
+        return float("inf")

@@ -1,0 +1,131 @@
+"""Reading votes from files; the parts of a vote file that models use."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from dpssl.errors import InputError
+from dpssl.label_model import votes as votes_module
+from dpssl.label_model.votes import covered, read_votes, unanimous_votes
+
+VOTES = np.array([[0, 1, -1], [1, 1, 0], [-1, -1, -1]], dtype=np.int8)
+
+
+def test_a_run_folders_npz(tmp_path):
+    path = tmp_path / "votes.npz"
+    np.savez(
+        path,
+        votes=VOTES,
+        confidence=np.full(VOTES.shape, 0.5, dtype=np.float16),
+        specialties=np.ones((3, 2), dtype=bool),
+        ids=np.array(["a.png", "b.png", "c.png"]),
+        class_names=np.array(["cat", "dog"]),
+        y=np.array([0, -1, -1], dtype=np.int16),
+    )
+    table = read_votes(path)
+    np.testing.assert_array_equal(table.votes, VOTES)
+    assert table.confidence.dtype == np.float16
+    assert table.specialties.shape == (3, 2)
+    assert table.ids.tolist() == ["a.png", "b.png", "c.png"]
+    assert table.class_names == ["cat", "dog"]
+    assert table.y.tolist() == [0, -1, -1]
+
+
+def test_snorkels_name_and_nothing_beside(tmp_path):
+    np.savez(tmp_path / "x.npz", L=VOTES)
+    table = read_votes(tmp_path / "x.npz")
+    np.testing.assert_array_equal(table.votes, VOTES)
+    assert table.confidence is table.specialties is table.ids is table.class_names is table.y is None
+
+
+def test_npy_is_memory_mapped(tmp_path):
+    np.save(tmp_path / "x.npy", VOTES)
+    assert isinstance(read_votes(tmp_path / "x.npy").votes, np.memmap)
+
+
+def test_csv(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text("id,keyword,regex,y\n7,0,,1\n8, 1 ,-1,\n9,,2.0,-1\n")
+    table = read_votes(path)
+    assert table.votes.tolist() == [[0, -1], [1, -1], [-1, 2]]
+    assert table.ids.tolist() == ["7", "8", "9"]
+    assert table.y.tolist() == [1, -1, -1]
+    assert table.lf_names == ["keyword", "regex"]
+
+
+def test_parquet_in_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(votes_module, "PARQUET_ROWS", 2)
+    frame = pd.DataFrame({"id": ["a", "b", "c"], "lf0": [0, 1, -1], "lf1": [1.0, None, 2.0], "label": [0, -1, 1]})
+    frame.to_parquet(tmp_path / "votes.parquet")
+    table = read_votes(tmp_path / "votes.parquet")
+    assert table.votes.tolist() == [[0, 1], [1, -1], [-1, 2]]
+    assert table.ids.tolist() == ["a", "b", "c"]
+    assert table.y.tolist() == [0, -1, 1]
+
+
+def test_parquet_nulls_and_small_integers(tmp_path):
+    frame = pd.DataFrame({"a": pd.array([0, None], dtype="Int8"), "b": pd.array([1, 1], dtype="Int8")})
+    frame.to_parquet(tmp_path / "votes.parquet")
+    table = read_votes(tmp_path / "votes.parquet")
+    assert table.votes.dtype == np.int8
+    assert table.votes.tolist() == [[0, 1], [-1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.npz", b"PK\x03\x04 broken", "x.npz: damaged or not a plain .npz file"),
+        ("x.npz", b"", "x.npz: damaged"),
+        ("x.npy", b"\x93NUMPY", "x.npy: damaged"),
+        ("x.parquet", b"PAR1", "x.parquet: damaged or not a Parquet file"),
+        ("x.csv", b"a,b\n", "x.csv: no rows of votes below the header"),
+        ("x.csv", b"a,b\n0,1\n0\n", "x.csv, line 3: 1 cells, but the header has 2"),
+        ("x.csv", b"a,b\n0,1\n0,cat\n", "x.csv, row 1, column 'b': cat is not a class number"),
+        ("x.csv", b"a,b\n0.5,1\n", "x.csv, row 0, column 'a': 0.5 is not a class number"),
+        ("x.csv", b"id,y\n1,0\n", "x.csv: no column or no row of votes"),
+        ("x.csv", b"\xff\xfe\x00", "x.csv: not a readable CSV file"),
+        ("x.pkl", b"", "x.pkl: cannot read votes from a file of this kind; give a .npz, .npy, .csv or .parquet"),
+    ],
+)
+def test_damaged_files(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_votes(tmp_path / name)
+
+
+def test_missing_file_and_missing_array(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_votes(tmp_path / "nothing.npz")
+    np.savez(tmp_path / "x.npz", labels=VOTES)
+    with pytest.raises(InputError, match=r"no array `votes` or `L` \(found: labels\)"):
+        read_votes(tmp_path / "x.npz")
+
+
+def test_pickles_are_never_loaded(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "sprung"), "w"))
+
+    for name in ("x.npz", "x.npy"):
+        trap = np.array([[Trap()]], dtype=object)
+        (np.savez if name == "x.npz" else np.save)(tmp_path / name, trap)
+        with pytest.raises(InputError, match="damaged or not a plain"):
+            read_votes(tmp_path / name)
+    (tmp_path / "y.npz").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(InputError, match="damaged"):
+        read_votes(tmp_path / "y.npz")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_covered():
+    assert covered(VOTES).tolist() == [True, True, False]
+    sparse = scipy.sparse.coo_matrix(([0, 1], ([0, 2], [1, 1])), shape=(3, 2))  # a stored 0 is the vote for class 0
+    assert covered(sparse).tolist() == [True, False, True]
+
+
+def test_unanimous_votes():
+    votes = np.array([[0, 0, -1], [1, 0, -1], [2, -1, -1], [-1, -1, -1], [2, 2, 2]], dtype=np.int8)
+    assert unanimous_votes(votes).tolist() == [0, -1, -1, -1, 2]
