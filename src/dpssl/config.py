@@ -115,6 +115,7 @@ class OptimConfig(Section):
     final_lr_fraction: float = option(
         0.0, "share of the learning rate left at the end; FixMatch's 7/16 cosine leaves .195", least=0, most=1
     )
+    compile: bool = option(False, "compile the network with torch.compile on a GPU: faster steps after a minute's wait")
     precision: str = option(
         "auto", "of the backbone; auto is bfloat16 on a GPU", choices=("auto", "float32", "bfloat16")
     )
@@ -130,6 +131,9 @@ class LabelingConfig(Section):
     feature_transform: bool = option(True, "each LF pools around its own centre (Eq. 3); off is the paper's Exp2")
     assignment_target: float = option(
         0.4, "sharpness at the start: mean of the largest assignment of a position to a centre", least=0, most=1
+    )
+    lf_feature_norm: float = option(
+        4.0, "norm of each LF's feature; its square scales the step that a learning rate is for the heads", least=0
     )
     mcl_min_steps: int = option(100, "fewest steps of the first phase", least=1)
     mcl_max_steps: int = option(2000, "most steps of the first phase", least=1)

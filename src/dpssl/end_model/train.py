@@ -18,7 +18,7 @@ from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.nets.wide_resnet import WideResNet, initialize
 from dpssl.training.loop import run_windows
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
-from dpssl.training.precision import autocast
+from dpssl.training.precision import autocast, maybe_compiled
 from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
 from dpssl.training.watch import Watch
 
@@ -56,6 +56,7 @@ def train_end_model(
     if backbone_start is not None:
         network.backbone.load_state_dict(backbone_start)
     network.to(device).train()
+    forward = maybe_compiled(network, device, config.optim.compile)
     optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
     draws = torch.Generator(device).manual_seed(config.run.seed + 1)
     labeled = LabeledImages.of(given_labels.to(device))
@@ -74,7 +75,7 @@ def train_end_model(
             ]
         )
         with autocast(device, config.optim.precision):
-            logits = network(bank.network_input(views))
+            logits = forward(bank.network_input(views))
         labeled_logits, soft_logits = torch.split(logits, [settings.end_batch_size, n_unlabeled])
         supervised = labeled_risk(labeled_logits, labeled.labels[draw]).mean()
         noisy = noise_aware_risk(soft_logits, targets[soft]).mean()

@@ -5,6 +5,8 @@ weights averaged over training. Phase A is multiple-choice learning until it con
 winners and phase B trains with abstention on labelled and unlabelled images.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -20,7 +22,7 @@ from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.wide_resnet import WideResNet, initialize
 from dpssl.training.loop import run_windows
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
-from dpssl.training.precision import autocast
+from dpssl.training.precision import autocast, maybe_compiled
 from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
 from dpssl.training.watch import Watch
 
@@ -33,7 +35,8 @@ def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
     """The untrained network, its weights still undrawn."""
     shape = config.backbone
     backbone = WideResNet(shape.depth, shape.width, shape.strides, n_channels, shape.bn_momentum)
-    network = LFNetwork(backbone, config.labeling.n_lfs, n_classes, config.labeling.feature_transform)
+    settings = config.labeling
+    network = LFNetwork(backbone, settings.n_lfs, n_classes, settings.feature_transform, settings.lf_feature_norm)
     network.abstains = config.labeling.mcl
     return network
 
@@ -78,15 +81,17 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
     )
     generator = torch.Generator(bank.images.device).manual_seed(config.run.seed)
     network.train()
+    forward = maybe_compiled(network, bank.images.device, config.optim.compile)
     if settings.mcl and not watch.has_checkpoint(STAGE_SSL):
-        _run_multiple_choice(network, optimizer, generator, bank, labeled, config, watch)
-    _run_semi_supervised(network, optimizer, generator, bank, labeled, config, watch)
+        _run_multiple_choice(network, forward, optimizer, generator, bank, labeled, config, watch)
+    _run_semi_supervised(network, forward, optimizer, generator, bank, labeled, config, watch)
     optimizer.use_average()
     return network.eval()
 
 
 def _run_multiple_choice(
     network: LFNetwork,
+    forward: Callable[[Tensor], Tensor],
     optimizer: FlatSGD,
     generator: torch.Generator,
     bank: ImageBank,
@@ -105,7 +110,7 @@ def _run_multiple_choice(
         draw = draw_evenly(len(labeled.positions), settings.batch_size, generator)
         images = weak_view(bank.images[labeled.positions[draw]], config.augment, generator)
         with autocast(bank.images.device, config.optim.precision):
-            logits = network(bank.network_input(images))
+            logits = forward(bank.network_input(images))
         return objective.loss(logits, labeled.labels[draw])
 
     first, notes = watch.begin(STAGE_MCL, "Step 1 of 3, specialising", settings.mcl_max_steps, state)
@@ -134,6 +139,7 @@ def _run_multiple_choice(
 
 def _run_semi_supervised(
     network: LFNetwork,
+    forward: Callable[[Tensor], Tensor],
     optimizer: FlatSGD,
     generator: torch.Generator,
     bank: ImageBank,
@@ -160,7 +166,7 @@ def _run_semi_supervised(
             ]
         )
         with autocast(bank.images.device, config.optim.precision):
-            logits = network(bank.network_input(views))
+            logits = forward(bank.network_input(views))
         masked = network.abstain_logits(logits)
         labeled_logits, weak, strong = torch.split(masked, [settings.batch_size, n_unlabeled, n_unlabeled])
         return objective.loss(labeled_logits, labeled.labels[draw], weak, strong)

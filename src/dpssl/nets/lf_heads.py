@@ -33,11 +33,18 @@ class LFNetwork(nn.Module):
 
     specialties: Tensor
 
-    def __init__(self, backbone: nn.Module, n_lfs: int, n_classes: int, feature_transform: bool = True) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        n_lfs: int,
+        n_classes: int,
+        feature_transform: bool = True,
+        feature_norm: float = 4.0,
+    ) -> None:
         super().__init__()
         n_features = cast(int, backbone.n_features)
         self.backbone = backbone
-        self.pooling = FeatureTransform(n_lfs, n_features) if feature_transform else AveragePooling(n_lfs)
+        self.pooling = FeatureTransform(n_lfs, n_features, feature_norm) if feature_transform else AveragePooling(n_lfs)
         self.heads = LFHeads(n_lfs, n_features, n_classes + 1)
         self.register_buffer("specialties", torch.ones(n_lfs, n_classes, dtype=torch.bool))
         self.gradient_scale = 1.0  # of the gradient that enters the backbone

@@ -16,10 +16,11 @@ NORM_EPSILON = 1e-6
 
 
 class FeatureTransform(nn.Module):
-    """Feature map (B, D, h, w) -> one feature a labeling function (B, K, D), each of norm sqrt(D)."""
+    """Feature map (B, D, h, w) -> one feature a labeling function (B, K, D), each of norm `norm`."""
 
-    def __init__(self, n_lfs: int, n_features: int) -> None:
+    def __init__(self, n_lfs: int, n_features: int, norm: float = 4.0) -> None:
         super().__init__()
+        self.norm = norm
         self.centers = nn.Parameter(torch.zeros(n_lfs, n_features))
         self.log_sharpness = nn.Parameter(torch.zeros(n_lfs))
 
@@ -34,7 +35,7 @@ class FeatureTransform(nn.Module):
         assignment = self.assignment(positions)  # (B, HW, K)
         pulled = assignment.transpose(1, 2) @ positions  # (B, K, D), sum_j a_jk f[j]
         residual = pulled - assignment.sum(1).unsqueeze(-1) * self.centers
-        return unit_rows(residual) * float(residual.shape[-1] ** 0.5)
+        return unit_rows(residual) * self.norm
 
 
 class AveragePooling(nn.Module):

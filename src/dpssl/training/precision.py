@@ -1,24 +1,39 @@
-"""Number formats: bfloat16 on a GPU, float32 on a CPU (bfloat16 without matrix units is a hundred times slower)."""
+"""Where and in which number format training runs.
+
+bfloat16 on a GPU; float32 on a CPU, where bfloat16 without matrix units is a hundred times slower.
+"""
+
+from collections.abc import Callable
+from typing import cast
 
 import torch
+from torch import Tensor, nn
 
-from dpssl.errors import InputError, TrainingError
+from dpssl.errors import TrainingError
 
 
 def pick_device(name: str) -> torch.device:
     """The device that `--device` names; `auto` takes a GPU where there is one."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise InputError(f"--device {name!r}: choose cpu, cuda or auto")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise TrainingError("--device cuda: torch sees no GPU here; use --device cpu, or install a CUDA build of torch")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        if not torch.cuda.is_available():
+            raise TrainingError(
+                "--device cuda: torch sees no GPU here; use --device cpu, or install a CUDA build of torch"
+            )
+        torch.backends.cudnn.benchmark = True  # shapes never change, so the search for the fastest kernel pays
+        torch.set_float32_matmul_precision("high")
     return torch.device(name)
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Context in which the backbone runs."""
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise InputError(f"--precision {precision!r}: choose float32, bfloat16 or auto")
     lower = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=lower)
+
+
+def maybe_compiled(network: nn.Module, device: torch.device, wanted: bool) -> Callable[[Tensor], Tensor]:
+    """`network`, or on a GPU and where wanted its compiled form, which shares its weights."""
+    if wanted and device.type == "cuda":
+        return cast(Callable[[Tensor], Tensor], torch.compile(network))
+    return network
