@@ -65,7 +65,7 @@ def test_the_first_phase_is_weight_times_eq_4_without_the_abstain_output(batch: 
     logits, labels = batch
     with_abstain = torch.cat([logits, torch.full((15, 5, 1), 9.0)], -1).requires_grad_()
     phase = MultipleChoice(n_lfs=5, n_classes=3, n_specialists=2, weight=0.5)
-    loss, _ = phase(with_abstain, labels)
+    loss, _ = phase.loss(with_abstain, labels)
     expected, winners = mcl_loss(logits, labels, 2)
     assert loss.item() == pytest.approx(0.5 * expected.mean().item())
     (gradient,) = torch.autograd.grad(loss, with_abstain)

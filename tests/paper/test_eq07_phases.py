@@ -172,7 +172,7 @@ def test_the_objective_is_the_weighted_sum_of_eq_5_and_eq_6(abstain_view: str) -
     raw = 3 * torch.randn(3, 9, N_LFS, N_CLASSES + 1, generator=torch.Generator().manual_seed(1))
     labeled, weak, strong = network.abstain_logits(raw)
     labels = torch.arange(9) % N_CLASSES
-    loss, metrics = objective(labeled, labels, weak, strong)
+    loss, metrics = objective.loss(labeled, labels, weak, strong)
     eq5 = labeled_loss(labeled, labels, network.specialties).mean()
     eq6, _, sure = unlabeled_loss(weak.softmax(-1), weak, strong, 0.6, abstain_view)
     assert loss.item() == pytest.approx((0.25 * eq5 + 3 * eq6.mean()).item())
@@ -184,7 +184,7 @@ def test_pseudo_labels_carry_no_gradient() -> None:
     settings = LabelingConfig(abstain_view="strong", confidence_threshold=0.0)
     objective = SemiSupervised(network, settings, torch.full((N_CLASSES,), 1 / N_CLASSES))
     labeled, weak, strong = (torch.randn(3, N_LFS, N_CLASSES + 1, requires_grad=True) for _ in range(3))
-    loss, _ = objective(labeled, torch.zeros(3, dtype=torch.long), weak, strong)
+    loss, _ = objective.loss(labeled, torch.zeros(3, dtype=torch.long), weak, strong)
     on_weak, on_strong = torch.autograd.grad(loss, (weak, strong), allow_unused=True, materialize_grads=True)
     assert (on_weak == 0).all()
     assert (on_strong != 0).any()

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (20, 6, 5, 3), dtype=np.uint8)
+
+
+def test_images_keep_their_pixels(images: np.ndarray) -> None:
+    bank = ImageBank.from_numpy(images, torch.device("cpu"))
+    assert len(bank) == 20
+    assert bank.images.dtype == torch.uint8
+    assert bank.images.shape == (20, 3, 6, 5)
+    assert np.array_equal(bank.images.numpy().transpose(0, 2, 3, 1), images)
+
+
+def test_network_input_has_mean_0_and_deviation_1_a_channel(images: np.ndarray) -> None:
+    images = (images * np.array([0.1, 0.5, 1.0])).astype(np.uint8)
+    bank = ImageBank.from_numpy(images, torch.device("cpu"))
+    inputs = bank.network_input(bank.images)
+    assert inputs.dtype == torch.float32
+    assert inputs.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(inputs.mean((0, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(inputs.std((0, 2, 3), correction=0), torch.ones(3), atol=1e-4, rtol=0)
+
+
+def test_a_constant_channel_is_finite() -> None:
+    bank = ImageBank.from_numpy(np.full((3, 4, 4, 1), 7, np.uint8), torch.device("cpu"))
+    assert (bank.network_input(bank.images) == 0).all()
+
+
+def test_a_test_set_is_normalised_as_the_training_set(images: np.ndarray) -> None:
+    bank = ImageBank.from_numpy(images, torch.device("cpu"))
+    other = bank.with_images(np.full((2, 6, 5, 3), 255, np.uint8))
+    expected = (255 - images.reshape(-1, 3).mean(0)) / images.reshape(-1, 3).std(0)
+    assert other.network_input(other.images)[0, :, 0, 0].tolist() == pytest.approx(expected.tolist(), rel=1e-4)
+
+
+def test_labelled_positions() -> None:
+    labeled = LabeledImages.of(torch.tensor([-1, 2, -1, 0, 1]))
+    assert labeled.positions.tolist() == [1, 3, 4]
+    assert labeled.labels.tolist() == [2, 0, 1]
+
+
+@given(n_images=st.integers(1, 40), n_draws=st.integers(1, 100), seed=st.integers(0, 1000))
+def test_even_draws_take_each_image_as_often_as_any_other(n_images: int, n_draws: int, seed: int) -> None:
+    draw = draw_evenly(n_images, n_draws, torch.Generator().manual_seed(seed))
+    assert len(draw) == n_draws
+    counts = torch.bincount(draw, minlength=n_images)
+    assert len(counts) == n_images
+    assert counts.max() - counts.min() <= 1
+
+
+def test_draws_come_from_the_generator_and_differ_from_step_to_step() -> None:
+    for draw in (draw_evenly, draw_any):
+        generator, again = (torch.Generator().manual_seed(3) for _ in range(2))
+        first, second = draw(1000, 50, generator), draw(1000, 50, generator)
+        assert torch.equal(draw(1000, 50, again), first)
+        assert not torch.equal(first, second)
+
+
+def test_any_draw_reaches_every_image() -> None:
+    draw = draw_any(10, 2000, torch.Generator().manual_seed(0))
+    counts = torch.bincount(draw, minlength=10)
+    assert len(counts) == 10
+    assert counts.min() > 120  # 200 expected, standard deviation 13

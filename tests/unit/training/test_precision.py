@@ -1,0 +1,31 @@
+import pytest
+import torch
+
+from dpssl.errors import InputError, TrainingError
+from dpssl.training.precision import autocast, pick_device
+
+
+def test_auto_takes_a_gpu_where_there_is_one() -> None:
+    assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert pick_device("cpu").type == "cpu"
+
+
+def test_unusable_devices_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(TrainingError, match="--device cuda: torch sees no GPU"):
+        pick_device("cuda")
+    with pytest.raises(InputError, match="--device 'tpu': choose cpu, cuda or auto"):
+        pick_device("tpu")
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)]
+)
+def test_number_format_on_a_cpu(precision: str, dtype: torch.dtype) -> None:
+    with autocast(torch.device("cpu"), precision):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+def test_an_unknown_format_is_named() -> None:
+    with pytest.raises(InputError, match="--precision 'half'"):
+        autocast(torch.device("cpu"), "half")
