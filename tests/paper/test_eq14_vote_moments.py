@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpssl.label_model import one_hot
+from dpssl.label_model import votes as votes_module
 from dpssl.label_model.accuracy import one_versus_all, truth_moments, vote_moments
 
 
@@ -42,7 +42,7 @@ def test_weights_repeat_rows():
 def test_chunks_add_up(monkeypatch):
     votes = np.random.default_rng(6).integers(-1, 3, size=(50, 4))
     whole = vote_moments(votes, 3)
-    monkeypatch.setattr(one_hot, "CHUNK_VOTES", 28)  # seven rows at a time
+    monkeypatch.setattr(votes_module, "CHUNK_VOTES", 28)  # seven rows at a time
     np.testing.assert_allclose(vote_moments(votes, 3), whole, atol=1e-14)
 
 

@@ -15,8 +15,7 @@ from dpssl.constants import ABSTAIN
 from dpssl.errors import InputError
 from dpssl.label_model.checks import VoteData
 from dpssl.label_model.dawid_skene import fit_dawid_skene
-from dpssl.label_model.one_hot import chunks
-from dpssl.label_model.votes import Bools, Floats
+from dpssl.label_model.votes import Bools, Floats, chunks
 
 ESTIMATORS = ("triplet-mean", "triplet-median", "em")
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN, UNLABELED
 from dpssl.label_model.checks import VoteData
-from dpssl.label_model.one_hot import chunks
-from dpssl.label_model.votes import Bools, Floats
+from dpssl.label_model.votes import Bools, Floats, chunks
 
 
 @dataclass(frozen=True)

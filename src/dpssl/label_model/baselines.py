@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from dpssl.constants import ABSTAIN
 from dpssl.label_model.accuracy import signed_moments, vote_moments
 from dpssl.label_model.checks import VoteData
-from dpssl.label_model.one_hot import OneHotVotes, chunks
-from dpssl.label_model.votes import Floats
+from dpssl.label_model.one_hot import OneHotVotes
+from dpssl.label_model.votes import Floats, chunks
 
 
 @dataclass(frozen=True)

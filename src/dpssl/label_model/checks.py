@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN, UNLABELED
 from dpssl.errors import InputError
-from dpssl.label_model.votes import Bools, Floats, Votes, read_votes, vote_dtype
+from dpssl.label_model.votes import Bools, Floats, Votes, count_votes, read_votes, vote_dtype
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,20 @@ class VoteData:
     n_classes: int
     y: NDArray[np.int64]  # (n,) -1 where unlabelled
     specialties: Bools  # (K, C); every vote lies inside
+    n_votes: NDArray[np.int64]  # (K, C) how often each LF votes for each class
     sample_weight: Floats  # (n,) ≥ 0
     confidence: NDArray[np.float32] | None = None  # (n, K) in 0 … 1
     class_balance: Floats | None = None  # (C,) given class shares
+
+    @property
+    def dead_lfs(self) -> list[int]:
+        """LFs that never vote."""
+        return [int(lf) for lf in np.flatnonzero(self.n_votes.sum(1) == 0)]
+
+    @property
+    def unvoted_classes(self) -> list[int]:
+        """Classes that nothing votes for."""
+        return [int(label) for label in np.flatnonzero(self.n_votes.sum(0) == 0)]
 
 
 def check_vote_data(
@@ -44,11 +55,13 @@ def check_vote_data(
     """All inputs of `fit`, checked; InputError names the first that is unusable."""
     n_classes = check_n_classes(n_classes)
     votes = check_votes(votes, n_classes)
+    n_votes = count_votes(votes, n_classes)
     return VoteData(
         votes=votes,
         n_classes=n_classes,
         y=check_labels(y, len(votes), n_classes),
-        specialties=check_specialties(specialties, votes, n_classes),
+        specialties=check_specialties(specialties, votes, n_votes),
+        n_votes=n_votes,
         sample_weight=check_sample_weight(sample_weight, len(votes)),
         confidence=check_confidence(confidence, votes, n_classes),
         class_balance=check_class_balance(class_balance, n_classes),
@@ -170,13 +183,10 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> Floats:
     return array
 
 
-def check_specialties(specialties: Any, votes: Votes, n_classes: int) -> Bools:
+def check_specialties(specialties: Any, votes: Votes, n_votes: NDArray[np.int64]) -> Bools:
     """τ_k of every LF, (K, C) bool: as given (and no vote outside it), or every class the LF ever votes for."""
-    n_lfs = votes.shape[1]
-    used = np.zeros((n_lfs, n_classes), dtype=bool)
-    for lf in range(n_lfs):
-        column = votes[:, lf]
-        used[lf, np.unique(column[column != ABSTAIN])] = True
+    n_lfs, n_classes = n_votes.shape
+    used: Bools = n_votes > 0
     if specialties is None:
         return used
     array = np.asarray(specialties)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dpssl.constants import UNLABELED
 from dpssl.errors import InputError
 from dpssl.label_model.checks import VoteData
-from dpssl.label_model.one_hot import OneHotVotes, chunks
-from dpssl.label_model.votes import Bools, Floats
+from dpssl.label_model.one_hot import OneHotVotes
+from dpssl.label_model.votes import Bools, Floats, chunks
 
 LARGEST_TABLE = 1 << 28  # entries of the (K, C, C + 1) table: 2 GiB of float64
 POSTERIOR_DECIMALS = 10  # rounding noise below this is dropped, so that the order of rows and LFs cannot grow from it
@@ -86,7 +86,9 @@ def _linear_form(class_balance: Floats, log_table: Floats) -> tuple[Floats, Floa
     return np.log(class_balance) + abstain.sum(0), by_vote.reshape(n_lfs * n_classes, n_classes)
 
 
-def count_votes(votes: OneHotVotes, posterior: Floats, weight: Floats, log_likelihood: float = 0.0) -> VoteStatistics:
+def expected_counts(
+    votes: OneHotVotes, posterior: Floats, weight: Floats, log_likelihood: float = 0.0
+) -> VoteStatistics:
     """Statistics of rows whose class probabilities are `posterior` (n, C)."""
     weighted = posterior * weight[:, None]
     n_classes = posterior.shape[1]
@@ -105,7 +107,7 @@ def e_step(
     labeled = np.flatnonzero(y != UNLABELED)
     posterior[labeled] = np.eye(len(class_balance))[y[labeled]]
     log_marginal[labeled] = log_joint[labeled, y[labeled]]
-    return count_votes(votes, posterior, weight, float(weight @ log_marginal))
+    return expected_counts(votes, posterior, weight, float(weight @ log_marginal))
 
 
 def m_step(
@@ -159,7 +161,7 @@ def fit_dawid_skene(data: VoteData, settings: DawidSkeneSettings | None = None) 
     y, weight, specialties = data.y, data.sample_weight, data.specialties
     parts = _Parts(data.votes, n_classes)
     start = _sum(
-        count_votes(part, starting_posterior(part, y[rows], specialties), weight[rows]) for rows, part in parts
+        expected_counts(part, starting_posterior(part, y[rows], specialties), weight[rows]) for rows, part in parts
     )
     prior, log_table = m_step(start, specialties, data.class_balance, settings)
     previous, n_iter, converged = -np.inf, 0, False

@@ -24,7 +24,7 @@ from dpssl.label_model.checks import (
 from dpssl.label_model.one_hot import distinct_rows
 from dpssl.label_model.storage import load_header, load_part, save_parts
 from dpssl.label_model.variants import DEFAULT_VARIANT, FittedModel, find_variant, make_settings
-from dpssl.label_model.votes import Bools, Floats, covered, read_votes, unanimous_votes
+from dpssl.label_model.votes import Bools, Floats, count_votes, covered, read_votes, unanimous_votes
 
 UNANIMOUS_MARGIN = 1e-6  # by how much (relative) a unanimous class is made to win where the model disagrees
 TIE = 1e-9  # class probabilities this close are tied
@@ -120,7 +120,7 @@ class LabelModel:
                 f"votes have {votes.shape[1]} columns, but the model was fitted on {len(self.specialties_)}"
             )
         if self._specialties_given:
-            check_specialties(self.specialties_, votes, n_classes)
+            check_specialties(self.specialties_, votes, count_votes(votes, n_classes))
         return self._soft_labels(votes, check_confidence(confidence, votes, n_classes))
 
     def _soft_labels(self, votes: NDArray[Any], confidence: NDArray[Any] | None) -> Floats:
@@ -234,12 +234,11 @@ def _let_unanimous_win(log_proba: Floats, unanimous: NDArray[Any]) -> None:
 
 
 def _warn_about_gaps(data: VoteData) -> None:
-    dead = np.flatnonzero((data.votes == ABSTAIN).all(axis=0)).tolist()
-    if dead:
-        warnings.warn(f"labeling functions that never vote: {_shortened(dead)}", UserWarning, stacklevel=3)
-    unvoted = sorted(set(range(data.n_classes)) - set(np.unique(data.votes).tolist()))
-    if unvoted:
-        warnings.warn(f"no labeling function votes for class {_shortened(unvoted)}", UserWarning, stacklevel=3)
+    if data.dead_lfs:
+        warnings.warn(f"labeling functions that never vote: {_shortened(data.dead_lfs)}", UserWarning, stacklevel=3)
+    if data.unvoted_classes:
+        message = f"no labeling function votes for class {_shortened(data.unvoted_classes)}"
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def _shortened(numbers: list[int], most: int = 20) -> str:

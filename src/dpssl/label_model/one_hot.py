@@ -5,7 +5,6 @@ models need: `sum_rows` adds up one table row per vote (the E step), `sum_column
 (the M step, and the gradient of the first). scipy does both when it is installed; without it numpy does, more slowly.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN
-from dpssl.label_model.votes import Floats
-
-CHUNK_VOTES = 1 << 22  # votes handled at a time: a few tens of MB, whatever the number of rows
+from dpssl.label_model.votes import Floats, chunks
 
 
 class OneHotVotes:
@@ -56,13 +53,6 @@ class OneHotVotes:
         rows = np.repeat(np.arange(self.n_rows), np.diff(self.indptr))
         by_column = [np.bincount(self.columns, column[rows], n_columns) for column in weights.T]
         return np.stack(by_column, axis=1)
-
-
-def chunks(n_rows: int, n_lfs: int) -> Iterator[slice]:
-    """Row ranges of bounded size that cover all rows in order."""
-    size = max(1, CHUNK_VOTES // max(1, n_lfs))
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))
 
 
 @dataclass(frozen=True)

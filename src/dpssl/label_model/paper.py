@@ -15,9 +15,9 @@ from dpssl.errors import InputError
 from dpssl.label_model.accuracy import ESTIMATORS, estimate_accuracy
 from dpssl.label_model.checks import VoteData
 from dpssl.label_model.objective import ObjectiveData, accuracy_regularizer, label_model_objective, log_joint
-from dpssl.label_model.one_hot import OneHotVotes, chunks
+from dpssl.label_model.one_hot import OneHotVotes
 from dpssl.label_model.potentials import POTENTIALS, implied_log_prior, initial_theta, make_potential
-from dpssl.label_model.votes import Bools, Floats
+from dpssl.label_model.votes import Bools, Floats, chunks
 
 CHOICES = {
     "potential": POTENTIALS,
@@ -156,12 +156,12 @@ def _minimize(objective: Any, parameters: list[Tensor], max_iter: int, tol: floa
     def closure() -> Tensor:
         optimizer.zero_grad()
         loss: Tensor = objective()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         for parameter in parameters:
             assert parameter.grad is not None
             parameter.grad = parameter.grad.round(decimals=GRADIENT_DECIMALS)
         return loss
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    optimizer.step(closure)
     n_iter = int(optimizer.state[parameters[0]]["n_iter"])
     return n_iter < max_iter, n_iter

@@ -12,6 +12,7 @@ caller passes it to `fit`.
 
 import csv
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ Bools = NDArray[np.bool_]
 ID_COLUMNS = ("id", "ids")
 LABEL_COLUMNS = ("y", "label")
 PARQUET_ROWS = 1 << 16  # rows read at a time
+CHUNK_VOTES = 1 << 22  # votes handled at a time: a few tens of MB, whatever the number of rows
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,23 @@ def covered(votes: Any) -> Bools:
         return np.asarray(np.diff(votes.tocsr().indptr) > 0)
     array: Bools = (np.asarray(votes) != ABSTAIN).any(axis=1)
     return array
+
+
+def count_votes(votes: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
+    """How often each LF votes for each class, (K, C)."""
+    n_lfs = votes.shape[1]
+    counts = np.zeros(n_lfs * (n_classes + 1), dtype=np.int64)
+    first_outcome = np.arange(n_lfs) * (n_classes + 1)
+    for rows in chunks(*votes.shape):
+        counts += np.bincount((votes[rows] + (first_outcome + 1)).ravel(), minlength=len(counts))
+    return counts.reshape(n_lfs, n_classes + 1)[:, 1:]  # outcome 0 is abstain
+
+
+def chunks(n_rows: int, n_lfs: int) -> Iterator[slice]:
+    """Row ranges of bounded size that cover all rows in order."""
+    size = max(1, CHUNK_VOTES // max(1, n_lfs))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
 
 
 def unanimous_votes(votes: NDArray[Any]) -> NDArray[Any]:

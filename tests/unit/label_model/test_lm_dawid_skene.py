@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dpssl.label_model import one_hot
+from dpssl.label_model import votes as votes_module
 from dpssl.label_model.checks import check_vote_data
 from dpssl.label_model.dawid_skene import (
     DawidSkeneSettings,
-    count_votes,
     e_step,
+    expected_counts,
     fit_dawid_skene,
     m_step,
 )
@@ -48,7 +48,7 @@ def test_likelihood_never_falls(data):
     settings = DawidSkeneSettings(smoothing=1e-6, prior_strength=1e-6)
     votes = OneHotVotes(data.votes, 4)
     posterior = np.random.default_rng(0).dirichlet(np.ones(4), size=len(data.votes))
-    prior, table = m_step(count_votes(votes, posterior, data.sample_weight), data.specialties, None, settings)
+    prior, table = m_step(expected_counts(votes, posterior, data.sample_weight), data.specialties, None, settings)
     likelihoods = []
     for _ in range(30):
         statistics = e_step(votes, data.y, data.sample_weight, prior, table)
@@ -87,7 +87,7 @@ def test_statistics_of_parts_add_up(data):
 @pytest.mark.parametrize("cached", [True, False])
 def test_chunks_change_nothing(data, monkeypatch, cached):
     whole = fit_dawid_skene(data)
-    monkeypatch.setattr(one_hot, "CHUNK_VOTES", 12 * 300)
+    monkeypatch.setattr(votes_module, "CHUNK_VOTES", 12 * 300)
     if not cached:
         monkeypatch.setattr("dpssl.label_model.dawid_skene.CACHED_VOTES", 0)
     chunked = fit_dawid_skene(data)

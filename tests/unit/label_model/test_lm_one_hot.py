@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from dpssl.label_model import one_hot
-from dpssl.label_model.one_hot import OneHotVotes, chunks, distinct_rows
+from dpssl.label_model import votes as votes_module
+from dpssl.label_model.one_hot import OneHotVotes, distinct_rows
+from dpssl.label_model.votes import chunks
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_many_classes_do_not_overflow_the_votes_type():
 
 
 def test_chunks_cover_every_row_once(monkeypatch):
-    monkeypatch.setattr(one_hot, "CHUNK_VOTES", 30)
+    monkeypatch.setattr(votes_module, "CHUNK_VOTES", 30)
     covered = np.concatenate([np.arange(100)[rows] for rows in chunks(100, 4)])
     assert covered.tolist() == list(range(100))
     assert [rows.stop - rows.start for rows in chunks(3, 1000)] == [1, 1, 1]
