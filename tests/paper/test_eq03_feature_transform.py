@@ -1,6 +1,6 @@
 """Eq. 3, the feature transform: f_k = Σ_j a_jk (f[j] - c_k), with a_jk a softmax over k of -β_k |f[j] - c_k|².
 
-Positions f[j] and the results f_k are L2-normalised (f_k to norm sqrt(D)): docs/method.md.
+Positions f[j] are L2-normalised and so are the results f_k, to a norm that is a setting: docs/method.md.
 """
 
 import dataclasses
@@ -18,10 +18,12 @@ from dpssl.labeling.train import start_network
 from dpssl.labeling.vote import feature_diagnostics
 from dpssl.nets.pooling import AveragePooling, FeatureTransform, start_centers, unit_positions
 
+NORM = 3.0
+
 
 def make_transform(n_lfs: int, n_features: int, seed: int = 0) -> FeatureTransform:
     generator = torch.Generator().manual_seed(seed)
-    transform = FeatureTransform(n_lfs, n_features)
+    transform = FeatureTransform(n_lfs, n_features, NORM)
     with torch.no_grad():
         transform.centers.normal_(std=0.5, generator=generator)
         transform.log_sharpness.normal_(std=0.5, generator=generator)
@@ -29,7 +31,7 @@ def make_transform(n_lfs: int, n_features: int, seed: int = 0) -> FeatureTransfo
 
 
 def feature_transform_by_the_book(feature_map: list[list[float]], centers: list[list[float]], beta: list[float]):
-    """Eq. 3 for one image in plain Python: (HW, D), (K, D), (K,) -> (K, D) of norm sqrt(D)."""
+    """Eq. 3 for one image in plain Python: (HW, D), (K, D), (K,) -> (K, D) of norm NORM."""
     n_lfs, n_features = len(centers), len(centers[0])
     unit = [[value / math.hypot(*position) for value in position] for position in feature_map]
     result = [[0.0] * n_features for _ in range(n_lfs)]
@@ -39,7 +41,7 @@ def feature_transform_by_the_book(feature_map: list[list[float]], centers: list[
         for k in range(n_lfs):
             for d in range(n_features):
                 result[k][d] += weights[k] / sum(weights) * (position[d] - centers[k][d])
-    return [[value / math.hypot(*row) * math.sqrt(n_features) for value in row] for row in result]
+    return [[value / math.hypot(*row) * NORM for value in row] for row in result]
 
 
 def test_equals_the_slow_loop() -> None:
@@ -56,7 +58,7 @@ def test_equals_the_slow_loop() -> None:
 def test_by_hand() -> None:
     # f = (3, 0) and (0, 5), normalised (1, 0) and (0, 1), are the centres too: squared distances 0 and 2.
     # β = log(3)/2 makes the assignments 3/4 and 1/4: f_1 = ¼·(-1, 1), f_2 = ¼·(1, -1), both brought to norm sqrt(2).
-    transform = FeatureTransform(2, 2)
+    transform = FeatureTransform(2, 2, norm=2**0.5)
     with torch.no_grad():
         transform.centers.copy_(torch.eye(2))
         transform.log_sharpness.fill_(math.log(math.log(3) / 2))
@@ -71,7 +73,7 @@ def test_one_lf_takes_every_position_whole() -> None:
     features = torch.randn(4, 6, 3, 3, generator=torch.Generator().manual_seed(3))
     positions = torch.nn.functional.normalize(features.flatten(2).transpose(1, 2), dim=-1)
     residual = (positions - transform.centers).sum(1)
-    expected = torch.nn.functional.normalize(residual, dim=-1) * 6**0.5
+    expected = torch.nn.functional.normalize(residual, dim=-1) * NORM
     torch.testing.assert_close(transform(features)[:, 0], expected)
 
 

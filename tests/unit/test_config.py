@@ -173,6 +173,8 @@ def test_a_wrong_type_names_the_flag(name: str, wrong: object) -> None:
         ("steps", 0),
         ("batch_size", 0),
         ("window", 0),
+        ("specialist_ratio", "nan"),
+        ("specialist_ratio", "inf"),
         ("confidence_threshold", 1.5),
         ("ema_decay", -0.1),
         ("final_lr_fraction", 2),

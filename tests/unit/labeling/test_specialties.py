@@ -103,10 +103,10 @@ def test_convergence_is_two_windows_without_progress(losses: list[float], expect
     assert has_converged(losses, tolerance=0.02) is expected
 
 
-def test_each_window_is_measured_against_the_best_before_it() -> None:
-    """1.5 % a window is less than 2 % below the best before it, twice in a row."""
-    assert has_converged([1.0, 0.985, 0.985 * 0.985], tolerance=0.02)
-    assert not has_converged([1.0, 0.97, 0.97 * 0.97], tolerance=0.02)
+def test_windows_are_measured_against_the_best_before_all_of_them() -> None:
+    """A slow fall of 1.5 % a window is 3 % in two: still learning at a tolerance of 2 %."""
+    assert not has_converged([1.0, 0.985, 0.970], tolerance=0.02)
+    assert has_converged([1.0, 0.985, 0.981], tolerance=0.02)
 
 
 def test_patience() -> None:
