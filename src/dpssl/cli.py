@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpssl import __version__
 from dpssl.config import Config, flag, load_config_file, load_preset, options, preset_names, with_values
-from dpssl.errors import DPSSLError, RunFolderError
+from dpssl.errors import DPSSLError, InputError, RunFolderError
 
 if TYPE_CHECKING:
     from dpssl.pipeline import Run
@@ -71,6 +71,9 @@ def _label(chosen: dict[str, Any]) -> int:
     if os.path.isdir(chosen["source"]):
         from dpssl.pipeline import resolve_votes
 
+        for name in ("labels", "out"):
+            if chosen[name]:
+                raise InputError(f"--{name} {chosen[name]}: only for a file of votes; {chosen['source']} is a run")
         return _finish(_open(chosen, "label"), resolve_votes)
     from dpssl.label_votes import label_vote_file
 
@@ -122,24 +125,25 @@ def _open(chosen: dict[str, Any], command: str) -> "Run":
                 f"{flag(name)} {after[name]!r}: this run was started with {before[name]!r}; "
                 "leave the flag out, or start a new run with another --out"
             )
+    pipeline.check(changed)  # before anything is removed
     if command in STEP_SECTIONS:
-        _require_unmade(run, command, chosen["redo"])
+        _make_room(run, command, chosen["redo"], other_settings=before != after)
     if changed != run.config:
-        run.config = changed
-        pipeline.check(changed)
-        pipeline.write_config(run)
+        pipeline.change_config(run, changed)
     return run
 
 
-def _require_unmade(run: "Run", command: str, redo: bool) -> None:
-    from dpssl.pipeline import RESULTS, forget
+def _make_room(run: "Run", command: str, redo: bool, other_settings: bool) -> None:
+    from dpssl.pipeline import RESULTS, forget, is_half_done
 
-    result = RESULTS[command][0]
+    result = run.folder.path(RESULTS[command][0])
     if redo:
         forget(run, command)
-    elif run.folder.has(result):
+    elif result.exists():
+        raise RunFolderError(f"{result} exists; --redo makes it again and removes what was made from it")
+    elif other_settings and is_half_done(run, command):
         raise RunFolderError(
-            f"{run.folder.path(result)} exists; --redo makes it again and removes what was made from it"
+            f"{result} is half made with other settings; leave the flags out to finish it, or --redo starts it again"
         )
 
 
@@ -156,8 +160,7 @@ def _finish(run: "Run", work: Any) -> int:
     def stop(*_: object) -> None:
         nonlocal asked_by_signal
         asked_by_signal = True
-        if run.watch is not None:
-            run.watch.stop_requested = True
+        run.stop()
 
     signal.signal(signal.SIGTERM, stop)
     try:
@@ -206,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_settings(command)
     label = commands.add_parser("label", help="step 2 alone: soft labels from the votes of a run or of a file")
     label.add_argument("source", metavar="RUN|VOTES", help="a run folder, or votes as .npz, .csv or .parquet")
-    label.add_argument("--labels", help="for a file of votes: .csv or .npy with known labels, -1 where unknown")
+    label.add_argument("--labels", help="for a file of votes: .csv with the columns id and label, for rows you know")
     label.add_argument("--out", help="for a file of votes: folder to write the soft labels to")
     label.add_argument("--redo", action="store_true", help=REDO_HELP)
     _add_settings(label, ("label_model",))

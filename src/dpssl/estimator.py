@@ -71,10 +71,11 @@ class DPSSLClassifier:
 
         network = train_lfs(bank, labels, n_classes, self.config_, watch)
         found = cast_votes(network, bank)
-        variant = self.config_.label_model.label_model
-        confidence = found.confidence if VARIANTS[variant].uses_confidence else None
+        settings = self.config_.label_model
+        sees_confidence = settings.use_confidence and VARIANTS[settings.label_model].uses_confidence
+        confidence = found.confidence if sees_confidence else None
         self.votes_ = found.votes
-        self.label_model_ = LabelModel(n_classes, variant).fit(
+        self.label_model_ = LabelModel(n_classes, settings.label_model).fit(
             found.votes, given, confidence=confidence, specialties=found.specialties
         )
         self.soft_labels_ = self.label_model_.predict_proba(found.votes, confidence)
@@ -105,11 +106,15 @@ class DPSSLClassifier:
 
     def predict(self, images: Any) -> NDArray[np.int64]:
         """The likeliest class of each image."""
-        return np.asarray(self.classes_[self.predict_proba(images).argmax(1)])
+        best = self.predict_proba(images).argmax(1)
+        return np.asarray(self.classes_[best])
 
     def score(self, images: Any, y: Any) -> float:
         """Accuracy on images with labels `y`."""
-        return float(np.mean(self.predict(images) == np.asarray(y)))
+        predicted, labels = self.predict(images), np.asarray(y)
+        if labels.shape != predicted.shape:
+            raise InputError(f"y has shape {labels.shape}, but there are {len(predicted)} images; give one label each")
+        return float(np.mean(predicted == labels))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments (scikit-learn's convention)."""

@@ -1,5 +1,7 @@
 """`dpssl label VOTES`: the label model on votes from anywhere. No image code and no network is imported."""
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -53,25 +55,19 @@ def _count_classes(table: VoteTable, y: NDArray[np.int64] | None) -> int:
 
 def _read_labels(path: str, ids: NDArray[Any]) -> NDArray[np.int64]:
     """Known labels: a CSV with the columns id and label (a class number), for any subset of the rows."""
-    import csv
-
     row_of = {str(id): row for row, id in enumerate(ids)}
     y = np.full(len(ids), UNLABELED, dtype=np.int64)
     try:
-        with Path(path).open(newline="", encoding="utf-8") as file:
-            for line, entry in enumerate(csv.DictReader(file), start=2):
-                id, label = entry.get("id"), entry.get("label")
-                if id is None or label is None:
-                    raise InputError(f"--labels {path}: needs the columns id and label")
-                if id not in row_of:
-                    raise InputError(f"--labels {path}, line {line}: no row of the votes has the id {id!r}")
-                y[row_of[id]] = int(label)
-    except OSError as problem:
-        raise InputError(f"--labels {path}: cannot be read ({problem.strerror})") from None
-    except ValueError as problem:
-        raise (
-            problem
-            if isinstance(problem, InputError)
-            else InputError(f"--labels {path}, line {line}: {label!r} is no class number")
-        ) from None
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"--labels {path}: cannot be read as a CSV file ({problem})") from None
+    for line, entry in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=2):
+        id, label = entry.get("id"), entry.get("label")
+        if id is None or label is None:
+            raise InputError(f"--labels {path}, line {line}: needs the columns id and label")
+        if id not in row_of:
+            raise InputError(f"--labels {path}, line {line}: no row of the votes has the id {id!r}")
+        if not label.strip().removeprefix("-").isdecimal():
+            raise InputError(f"--labels {path}, line {line}: {label!r} is no class number; use 0, 1, 2, …")
+        y[row_of[id]] = int(label)
     return y

@@ -32,7 +32,7 @@ from dpssl.run_folder import RunFolder
 from dpssl.step_files import VoteFile
 from dpssl.summary import summarize
 from dpssl.training.precision import pick_device
-from dpssl.training.watch import Watch
+from dpssl.training.watch import StopRequested, Watch
 
 CONFIG, SPLIT, VOTES, SOFT_LABELS = "config.toml", "split.json", "votes.npz", "soft_labels.npz"
 LF_MODEL, LABEL_MODEL, END_MODEL = "lf_model.safetensors", "label_model.safetensors", "end_model.safetensors"
@@ -51,6 +51,7 @@ class Run:
     progress: bool = True
     started: float = field(default_factory=time.monotonic)
     watch: Watch | None = None  # of the step that trains now
+    stop_requested: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -58,7 +59,17 @@ class Run:
 
     def minutes(self) -> dict[str, float]:
         """Minutes of each finished step."""
-        return dict(self.folder.read_json(PROGRESS)) if self.folder.has(PROGRESS) else {}
+        return dict(self.folder.read_json(PROGRESS)["minutes"]) if self.folder.has(PROGRESS) else {}
+
+    def note_progress(self, minutes: dict[str, float]) -> None:
+        """Minutes of each finished step, and the settings they were made with, for whoever resumes."""
+        self.folder.write_json(PROGRESS, {"minutes": minutes, "settings": settings_that_matter(self.config)})
+
+    def stop(self) -> None:
+        """Ask the run to stop, with a checkpoint, after the window of training or before the next step."""
+        self.stop_requested = True
+        if self.watch is not None:
+            self.watch.stop_requested = True
 
 
 # ---------------------------------------------------------------------------------------------- starting and opening
@@ -68,21 +79,29 @@ def start_run(config: Config, out: str | None = None, *, progress: bool = True) 
     """Read the data, split it, and write both decisions into a new folder. Bad input fails before it is made."""
     check(config)
     _use_threads(config)
-    dataset, split = make_split(
-        load_dataset(config.data.data, config.data.labels),
-        config.data.n_labels,
-        config.run.seed,
-        config.data.test_fraction,
-    )
+    dataset, split = _split(config)
     run = Run(RunFolder.create(out), config, dataset, split, progress)
+    _write_config(run)  # first: a folder with a config can be resumed, everything else follows from it
     run.folder.write_json(SPLIT, split_to_json(dataset, split))
-    write_config(run)  # last: a folder with a config can be resumed
     return run
 
 
-def write_config(run: Run) -> None:
+def change_config(run: Run, config: Config) -> None:
+    """Go on with other settings, which `check` has passed."""
+    run.config = config
+    _use_threads(config)
+    _write_config(run)
+
+
+def _write_config(run: Run) -> None:
     """The whole resolved configuration, and what it ran on, into config.toml."""
     run.folder.write_text(CONFIG, to_toml(run.config) + _environment(run.config))
+    run.note_progress(run.minutes())
+
+
+def _split(config: Config) -> tuple[Dataset, Split]:
+    dataset = load_dataset(config.data.data, config.data.labels)
+    return make_split(dataset, config.data.n_labels, config.run.seed, config.data.test_fraction)
 
 
 def open_run(path: str | Path, *, progress: bool = True) -> Run:
@@ -91,10 +110,28 @@ def open_run(path: str | Path, *, progress: bool = True) -> Run:
     if not folder.has(CONFIG):
         raise RunFolderError(f"{path}: holds no {CONFIG}, so it is not a run; start one with `dpssl run --out {path}`")
     config = from_toml(folder.read_text(CONFIG), source=str(folder.path(CONFIG)))
+    _require_unedited(folder, config)
     _use_threads(config)
-    dataset = load_dataset(config.data.data, config.data.labels)
-    dataset, split = split_from_json(dataset, folder.read_json(SPLIT))
+    if folder.has(SPLIT):
+        dataset = load_dataset(config.data.data, config.data.labels)
+        dataset, split = split_from_json(dataset, folder.read_json(SPLIT))
+    else:  # killed as it was started
+        dataset, split = _split(config)
+        folder.write_json(SPLIT, split_to_json(dataset, split))
     return Run(folder, config, dataset, split, progress)
+
+
+def _require_unedited(folder: RunFolder, config: Config) -> None:
+    """Finished steps keep no checkpoint that would tell which settings made them: progress.json does."""
+    if not folder.has(PROGRESS):
+        return
+    before, now = folder.read_json(PROGRESS)["settings"], settings_that_matter(config)
+    for name in before:
+        if now.get(name) != before[name]:
+            raise RunFolderError(
+                f"{folder.path(CONFIG)}: {name} is {now.get(name)!r}, but the run was started with {before[name]!r}; "
+                "undo the edit, or start a new run with this file as --config and another --out"
+            )
 
 
 def check(config: Config) -> None:
@@ -143,19 +180,33 @@ def run_all(run: Run) -> dict[str, Any]:
 
 
 RESULTS = {"label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL), "train": (END_MODEL, EMBEDDINGS)}
+STAGES = {"lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,)}
+
+
+def is_half_done(run: Run, step: str) -> bool:
+    """Whether `step` was stopped and has a checkpoint to continue from."""
+    return not run.folder.has(RESULTS[step][0]) and any(map(Watch(run.folder.folder).has_checkpoint, STAGES[step]))
 
 
 def forget(run: Run, step: str) -> None:
     """Remove what `step` made and everything made from it, so that it can be done again."""
-    names = [name for later in list(RESULTS)[list(RESULTS).index(step) :] for name in RESULTS[later]]
-    for name in [*names, SUMMARY]:
+    steps = list(RESULTS)[list(RESULTS).index(step) :]
+    for name in [SUMMARY, *(name for each in steps for name in RESULTS[each])]:
         run.folder.path(name).unlink(missing_ok=True)
+    for each in steps:
+        _clear_checkpoints(run, each)
+    run.note_progress({name: minutes for name, minutes in run.minutes().items() if name not in steps})
+
+
+def _clear_checkpoints(run: Run, step: str) -> None:
+    for stage in STAGES[step]:
+        Watch(run.folder.folder).clear(stage)
 
 
 def train_labeling_functions(run: Run) -> None:
     """Step 1: images and few labels -> votes.npz (and the network, in lf_model.safetensors)."""
     if run.folder.has(VOTES):
-        return
+        return _clear_checkpoints(run, "lfs")
     bank = _bank(run)
     with _Step(run, "lfs") as watch:
         network = train_lfs(bank, torch.from_numpy(run.split.given_labels), run.dataset.n_classes, run.config, watch)
@@ -166,8 +217,7 @@ def train_labeling_functions(run: Run) -> None:
         run.folder.write_votes(
             VoteFile(found.votes, found.confidence, found.specialties, run.dataset.ids, run.dataset.class_names)
         )
-    watch.clear(STAGE_MCL)
-    watch.clear(STAGE_SSL)
+    _clear_checkpoints(run, "lfs")
 
 
 def resolve_votes(run: Run) -> None:
@@ -188,7 +238,7 @@ def resolve_votes(run: Run) -> None:
 def train_classifier(run: Run) -> None:
     """Step 3: images, given labels and soft labels -> end_model.safetensors and embeddings.npz."""
     if run.folder.has(END_MODEL):
-        return
+        return _clear_checkpoints(run, "train")
     bank, file = _bank(run), run.folder.read_soft_labels()
     with _Step(run, "train") as watch:
         network = train_end_model(
@@ -208,7 +258,7 @@ def train_classifier(run: Run) -> None:
             | dataclasses.asdict(run.config.backbone)
             | {"n_channels": int(bank.images.shape[1])},
         )
-    watch.clear(STAGE_END)
+    _clear_checkpoints(run, "train")
 
 
 def evaluate(run: Run) -> dict[str, Any]:
@@ -260,6 +310,8 @@ class _Step:
 
     def __enter__(self) -> Watch:
         run, limits = self.run, self.run.config.run
+        if run.stop_requested:
+            raise StopRequested(self.name)
         spent = (time.monotonic() - run.started) / 60
         run.watch = Watch(
             run.folder.folder,
@@ -273,7 +325,7 @@ class _Step:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         watch, self.run.watch = self.run.watch, None
         if kind is None and watch is not None:
-            self.run.folder.write_json(PROGRESS, {**self.run.minutes(), self.name: round(watch.minutes(), 4)})
+            self.run.note_progress({**self.run.minutes(), self.name: round(watch.minutes(), 4)})
 
 
 def settings_that_matter(config: Config) -> dict[str, Any]:

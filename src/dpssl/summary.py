@@ -67,7 +67,9 @@ def as_text(summary: dict[str, Any], folder: RunFolder) -> str:
     lines += _labeling_function_lines(summary)
     steps = ", ".join(f"{name} {minutes:.1f}" for name, minutes in summary["minutes_per_step"].items())
     lines += ["", f"{summary['minutes']:.1f} minutes ({steps}) on {summary['device']}"]
-    lines += [f"Soft labels: {folder.path('soft_labels.csv')}   everything else: {folder.folder}"]
+    if folder.has("soft_labels.csv"):
+        lines += [f"Soft labels: {folder.path('soft_labels.csv')}"]
+    lines += [f"All files: {folder.folder}"]
     return "\n".join(line for line in lines if line is not None)
 
 

@@ -1,0 +1,176 @@
+"""A tiny run, and a warm command line: a process that has imported everything forks a child for every command.
+
+Importing torch costs seconds and a tiny run less than one, so only a few tests start Python anew. A child is a process
+of its own all the same: it can be killed, it exits with a status, and no test shares its memory.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+# `die_at` is an audit event, a text and a count: the child kills itself as it is about to do that for the n-th time.
+WARM_SERVER = """
+import json, os, resource, signal, sys
+import sklearn.datasets
+import dpssl.cli, dpssl.label_votes, dpssl.pipeline
+
+def die_at(event, text, count):
+    seen = 0
+    def watch(now, arguments):
+        nonlocal seen
+        if now == event and any(text in str(argument) for argument in arguments):
+            seen += 1
+            if seen == count:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(watch)
+
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(job["cwd"])
+        for stream in (1, 2):
+            os.dup2(os.open(job["output"] + str(stream), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        if job["die_at"]:
+            die_at(*job["die_at"])
+        if job["largest_file"]:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (job["largest_file"], job["largest_file"]))
+        sys.exit(dpssl.cli.main(job["args"]))
+    print(child, flush=True)
+    sys.stdin.readline()  # until then an ended child stays a zombie, so that its id names no other process
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@dataclass
+class Command:
+    """A command that was started; `wait` for it before starting another."""
+
+    server: subprocess.Popen[str]
+    pid: int
+    output: Path
+    returncode: int | None = None
+
+    def wait(self) -> "Command":
+        self.server.stdin.write("wait\n")
+        self.server.stdin.flush()
+        self.returncode = int(self.server.stdout.readline())
+        return self
+
+    def send(self, number: signal.Signals) -> "Command":
+        os.kill(self.pid, number)
+        return self.wait()
+
+    @property
+    def stdout(self) -> str:
+        return Path(f"{self.output}1").read_text(encoding="utf-8")
+
+    @property
+    def stderr(self) -> str:
+        return Path(f"{self.output}2").read_text(encoding="utf-8")
+
+
+class WarmCLI:
+    """`warm_cli("run", "--seed", 1, cwd=folder)` runs a command; `warm_cli.start(...)` leaves it running."""
+
+    def __init__(self, server: subprocess.Popen[str], outputs: Path) -> None:
+        self.server, self.outputs, self.count = server, outputs, 0
+
+    def start(
+        self,
+        *args: object,
+        cwd: Path | None = None,
+        die_at: tuple[str, str, int] | None = None,
+        largest_file: int | None = None,
+    ) -> Command:
+        self.count += 1
+        job: dict[str, Any] = {
+            "args": list(map(str, args)),
+            "cwd": str(cwd or self.outputs),
+            "output": str(self.outputs / f"command-{self.count}."),
+            "die_at": die_at,
+            "largest_file": largest_file,
+        }
+        self.server.stdin.write(json.dumps(job) + "\n")
+        self.server.stdin.flush()
+        return Command(self.server, int(self.server.stdout.readline()), Path(job["output"]))
+
+    def __call__(self, *args: object, **options: Any) -> Command:
+        return self.start(*args, **options).wait()
+
+
+@pytest.fixture(scope="session")
+def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCLI]:
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    with subprocess.Popen(
+        [sys.executable, "-c", WARM_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        yield WarmCLI(server, tmp_path_factory.mktemp("commands"))
+        server.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def tiny() -> list[str]:
+    """Flags of a run of a second: three checkpoints in step 1's second phase, two in its first and in step 3."""
+    settings: dict[str, object] = {
+        "n-lfs": 6, "mcl-min-steps": 2, "mcl-max-steps": 4, "steps": 6, "batch-size": 10, "unlabeled-ratio": 1,
+        "end-steps": 4, "end-batch-size": 10, "end-unlabeled-ratio": 1, "window": 2, "threads": 1, "device": "cpu",
+    }  # fmt: skip
+    return [text for name, value in settings.items() for text in (f"--{name}", str(value))]
+
+
+@pytest.fixture(scope="session")
+def tiny_run(warm_cli: WarmCLI, tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny run on digits that nothing disturbed. Tests that write to it take a copy."""
+    folder = tmp_path_factory.mktemp("tiny") / "run"
+    done = warm_cli("run", *tiny, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fingerprint() -> Callable[[Path], dict[str, object]]:
+    """What two equal runs have in common: the bytes of each step's result, and the log but for the minutes."""
+
+    def of(folder: Path) -> dict[str, object]:
+        results = ("split.json", "votes.npz", "lf_model.safetensors", "soft_labels.npz", "soft_labels.csv")
+        content: dict[str, object] = {
+            name: (folder / name).read_bytes() for name in (*results, "embeddings.npz", "end_model.safetensors")
+        }
+        lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+        content["metrics.jsonl"] = [{key: line[key] for key in line if key != "minutes"} for line in lines]
+        return content
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def differing() -> Callable[[Mapping[str, object], Mapping[str, object]], list[str]]:
+    """Names of the files in which two fingerprints differ: a short message where bytes would fill the screen."""
+    return lambda one, other: [name for name in one if one[name] != other[name]]
+
+
+@pytest.fixture
+def own_images(tmp_path: Path) -> Callable[..., Path]:
+    """`own_images(labels=...)`: an .npz of 40 of the digits 0, 1 and 2, two of each labelled, with arrays replaced."""
+    from sklearn.datasets import load_digits
+
+    def make(**arrays: np.ndarray) -> Path:
+        images, truth = load_digits(n_class=3, return_X_y=True)
+        labels = np.where(np.arange(40) < 6, truth[:40], -1)
+        content = {"images": (images[:40].reshape(-1, 8, 8) * 15).astype(np.uint8), "labels": labels}
+        path = tmp_path / "own.npz"
+        np.savez(path, **{**content, **arrays})
+        return path
+
+    return make

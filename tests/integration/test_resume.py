@@ -1,0 +1,239 @@
+"""A run that was killed, stopped or damaged and then resumed ends with the bytes of one that nothing disturbed."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GIVE_UP_AFTER = 120  # seconds in which a file appears unless the program hangs
+
+
+def wait_until(seen: Callable[[], bool], command: Any) -> None:
+    give_up = time.monotonic() + GIVE_UP_AFTER
+    while not seen():
+        assert time.monotonic() < give_up, command.stderr
+        time.sleep(0.0005)
+
+
+@pytest.fixture
+def assert_same(tiny_run: Path, fingerprint: Callable[..., Any], differing: Callable[..., Any]) -> Callable[..., None]:
+    def check(folder: Path) -> None:
+        assert differing(fingerprint(folder), fingerprint(tiny_run)) == []
+        assert list((folder / "checkpoint").glob("*")) == []
+        summary, expected = (json.loads((path / "summary.json").read_text()) for path in (folder, tiny_run))
+        timed = {"minutes", "minutes_per_step"}
+        assert {key: summary[key] for key in summary.keys() - timed} == {
+            key: expected[key] for key in expected.keys() - timed
+        }
+
+    return check
+
+
+@pytest.fixture
+def begun(warm_cli: Any, tiny: list[str], tmp_path: Path) -> Callable[..., Path]:
+    """`begun(text, count)`: a run that was killed as it was about to write that checkpoint or file."""
+
+    def begin(text: str, count: int = 1, event: str = "os.rename", command: str = "run") -> Path:
+        folder = tmp_path / "run"
+        killed = warm_cli(
+            command, *tiny, "--checkpoint-minutes", 0, "--out", folder, die_at=(event, text, count)
+        )  # fmt: skip
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        return folder
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("event", "text", "count"),
+    [
+        ("os.rename", "progress.json", 1),  # the configuration is there, the split is not
+        ("os.rename", "split.json", 1),
+        ("open", "metrics.jsonl", 1),
+        ("os.rename", "mcl-00000002", 1),
+        ("shutil.rmtree", "lfs-00000002.draft", 1),  # the first phase is over, the second has no checkpoint
+        ("os.rename", "lfs-00000004", 1),
+        ("shutil.rmtree", "lfs-00000002", 3),  # a third checkpoint is there, the first is about to go
+        ("os.rename", "votes.npz", 1),
+        ("os.rename", "progress.json", 2),  # the votes are there, their minutes are not
+        ("shutil.rmtree", "lfs-00000004", 2),  # the votes are there, and half of the checkpoints
+        ("os.rename", "label_model.safetensors", 1),
+        ("os.rename", "soft_labels.npz", 1),
+        ("os.rename", "end-00000004", 1),
+        ("os.rename", "end_model.safetensors", 1),
+        ("shutil.rmtree", "end-00000002", 3),
+        ("os.rename", "summary.json", 1),
+    ],
+)
+def test_killed_before_it_touches(
+    event: str, text: str, count: int, begun: Callable[..., Path], warm_cli: Any, assert_same: Callable[[Path], None]
+) -> None:
+    folder = begun(text, count, event)
+    resumed = warm_cli("resume", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "damaged" not in resumed.stderr
+    assert_same(folder)
+    assert [path.name for path in folder.iterdir() if path.name.endswith((".unfinished", ".draft", ".part"))] == []
+
+
+@pytest.mark.parametrize(
+    "sign",
+    ["config.toml", "checkpoint/mcl-00000002", "checkpoint/lfs-00000002", "votes.npz", "checkpoint/end-00000002"],
+)
+def test_killed_from_outside_after_this_appears(
+    sign: str, warm_cli: Any, tiny: list[str], tmp_path: Path, assert_same: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "run"
+    command = warm_cli.start("run", *tiny, "--checkpoint-minutes", 0, "--out", folder)
+    wait_until(lambda: (folder / sign).exists() or (folder / "summary.json").exists(), command)
+    command.send(signal.SIGKILL)
+    resumed = warm_cli("resume", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same(folder)
+
+
+def test_killed_twice_in_the_same_place(
+    begun: Callable[..., Path], warm_cli: Any, assert_same: Callable[[Path], None]
+) -> None:
+    folder = begun("lfs-00000004")
+    again = warm_cli("resume", folder, die_at=("os.rename", "lfs-00000006", 1))
+    assert again.returncode == -signal.SIGKILL
+    assert warm_cli("resume", folder).returncode == 0
+    assert_same(folder)
+
+
+def test_a_finished_run_stays_as_it_is(warm_cli: Any, tiny_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_run, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    resumed = warm_cli("resume", folder)
+    assert resumed.returncode == 0
+    assert "test accuracy" in resumed.stdout
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_a_first_phase_that_had_converged_is_not_trained_further(
+    warm_cli: Any, tiny: list[str], tmp_path: Path, fingerprint: Any, differing: Any
+) -> None:
+    early = [*tiny, "--mcl-max-steps", 20, "--mcl-tolerance", 1000]  # any loss has converged after three windows
+    unbroken, folder = tmp_path / "unbroken", tmp_path / "killed"
+    assert warm_cli("run", *early, "--out", unbroken).returncode == 0
+    assert max(line["step"] for line in fingerprint(unbroken)["metrics.jsonl"] if line["stage"] == "mcl") == 6
+    killed = warm_cli(
+        "run", *early, "--checkpoint-minutes", 0, "--out", folder, die_at=("shutil.rmtree", "lfs-00000002.draft", 1)
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    assert warm_cli("resume", folder).returncode == 0
+    assert differing(fingerprint(folder), fingerprint(unbroken)) == []
+
+
+# Asked to stop
+
+
+@pytest.mark.parametrize(("stage", "endless"), [("mcl", "--mcl-max-steps"), ("end", "--end-steps")])
+def test_sigterm_stops_with_a_checkpoint(
+    stage: str, endless: str, warm_cli: Any, tiny: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    log = folder / "metrics.jsonl"
+    command = warm_cli.start("run", *tiny, "--mcl-tolerance", 0, endless, 1_000_000, "--out", folder)
+    wait_until(lambda: log.exists() and f'"stage": "{stage}"' in log.read_text(), command)
+    stopped = command.send(signal.SIGTERM)
+    assert stopped.returncode == 143
+    assert f"dpssl resume {folder}" in stopped.stderr
+
+    steps = [line["step"] for line in map(json.loads, log.read_text().splitlines()) if line["stage"] == stage]
+    assert [path.name for path in (folder / "checkpoint").glob(f"{stage}-*")] == [f"{stage}-{steps[-1]:08d}"]
+    resumed = warm_cli("resume", folder, "--max-minutes", 1e-6)
+    assert resumed.returncode == 0, resumed.stderr
+    lines = list(map(json.loads, log.read_text().splitlines()))
+    assert [line["step"] for line in lines if line["stage"] == stage] == [*steps, steps[-1] + 2]
+
+
+def test_sigterm_during_step_2_stops_before_step_3(
+    monkeypatch: pytest.MonkeyPatch, begun: Callable[..., Path], warm_cli: Any, assert_same: Callable[[Path], None]
+) -> None:
+    """Step 2 has no windows, so the request waits for its end; then it must not be forgotten."""
+    from dpssl import cli, pipeline
+
+    folder = begun("soft_labels.npz")
+    fit = pipeline.LabelModel.fit
+
+    def fit_and_be_stopped(*args: Any, **kwargs: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return fit(*args, **kwargs)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(pipeline.LabelModel, "fit", fit_and_be_stopped)
+    try:
+        assert cli.main(["resume", str(folder)]) == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (folder / "soft_labels.npz").exists()
+    assert not (folder / "end_model.safetensors").exists()
+    assert warm_cli("resume", folder).returncode == 0
+    assert_same(folder)
+
+
+def test_out_of_time_is_no_failure_and_can_be_resumed(
+    warm_cli: Any, tiny: list[str], tmp_path: Path, assert_same: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "run"
+    stopped = warm_cli("run", *tiny, "--max-minutes", 1e-6, "--out", folder)
+    assert stopped.returncode == 0
+    assert f"dpssl resume {folder}" in stopped.stderr
+    assert [path.name for path in (folder / "checkpoint").iterdir()] == ["mcl-00000002"]
+    resumed = warm_cli("resume", folder, "--max-minutes", 0)
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same(folder)
+
+
+# Damage
+
+
+def damage(checkpoint: Path, how: str) -> None:
+    weights = max(checkpoint.glob("*.safetensors"), key=lambda path: path.stat().st_size)
+    if how == "flipped bit":
+        content = bytearray(weights.read_bytes())
+        content[len(content) // 2] ^= 1
+        weights.write_bytes(content)
+    elif how == "cut file":
+        weights.write_bytes(weights.read_bytes()[:100])
+    elif how == "missing file":
+        weights.unlink()
+    else:
+        (checkpoint / "manifest.json").write_text("{")
+
+
+@pytest.mark.parametrize("how", ["flipped bit", "cut file", "missing file", "cut manifest"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    how: str, begun: Callable[..., Path], warm_cli: Any, assert_same: Callable[[Path], None]
+) -> None:
+    folder = begun("lfs-00000006")
+    first, second = sorted((folder / "checkpoint").glob("lfs-*"))
+    damage(second, how)
+    resumed = warm_cli("resume", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"{second} is damaged" in resumed.stderr
+    assert f"{first} is damaged" not in resumed.stderr
+    assert_same(folder)
+
+
+def test_with_every_checkpoint_damaged_the_stage_starts_again(
+    begun: Callable[..., Path], warm_cli: Any, assert_same: Callable[[Path], None]
+) -> None:
+    folder = begun("end_model.safetensors")
+    checkpoints = sorted((folder / "checkpoint").glob("end-*"))
+    assert len(checkpoints) == 2
+    for checkpoint in checkpoints:
+        damage(checkpoint, "flipped bit")
+    resumed = warm_cli("resume", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert all(f"{checkpoint} is damaged" in resumed.stderr for checkpoint in checkpoints)
+    assert_same(folder)
