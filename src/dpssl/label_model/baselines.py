@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN
 from dpssl.label_model.accuracy import signed_moments, vote_moments
-from dpssl.label_model.checks import VoteData
+from dpssl.label_model.checks import VoteData, check_table_size
 from dpssl.label_model.one_hot import OneHotVotes
 from dpssl.label_model.votes import Floats, chunks
 
@@ -90,6 +90,8 @@ class TripletFit:
 def fit_triplets(data: VoteData) -> TripletFit:
     """FlyingSquid's closed form, vectorised: Eq. 12-15 with the mean over triplets. Labels are not used."""
     votes, weight = data.votes, data.sample_weight
+    n_lfs, n_classes = data.specialties.shape
+    check_table_size("triplet", n_lfs, n_classes, max(n_lfs, n_classes))
     moments = vote_moments(votes, data.n_classes, weight)
     e = np.nan_to_num(signed_moments(moments))  # (K, C)
     speaks = (weight @ (votes != ABSTAIN) / weight.sum())[:, None]  # (K, 1)

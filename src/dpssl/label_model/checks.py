@@ -7,6 +7,7 @@ not stored is an abstention. Shifting classes by one would avoid stored zeros bu
 one package. Do not call `eliminate_zeros()` on such a matrix.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from dpssl.constants import ABSTAIN, UNLABELED
 from dpssl.errors import InputError
 from dpssl.label_model.votes import Bools, Floats, Votes, count_votes, read_votes, vote_dtype
+
+LARGEST_TABLE = 1 << 28  # numbers in one table: 2 GiB of float64
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,15 @@ def check_vote_data(
         confidence=check_confidence(confidence, votes, n_classes),
         class_balance=check_class_balance(class_balance, n_classes),
     )
+
+
+def check_table_size(variant: str, *shape: int) -> None:
+    """Refuse a table of parameters that would not fit into memory, and name what works."""
+    if math.prod(shape) > LARGEST_TABLE:
+        raise InputError(
+            f"variant {variant!r} would need a table of {' x '.join(map(str, shape))} numbers; "
+            "use variant 'specialist-vote' or 'majority' for so many classes or labeling functions"
+        )
 
 
 def check_n_classes(n_classes: Any) -> int:

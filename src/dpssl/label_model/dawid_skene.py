@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from dpssl.constants import UNLABELED
 from dpssl.errors import InputError
-from dpssl.label_model.checks import VoteData
+from dpssl.label_model.checks import VoteData, check_table_size
 from dpssl.label_model.one_hot import OneHotVotes
 from dpssl.label_model.votes import Bools, Floats, chunks
 
-LARGEST_TABLE = 1 << 28  # entries of the (K, C, C + 1) table: 2 GiB of float64
 POSTERIOR_DECIMALS = 10  # rounding noise below this is dropped, so that the order of rows and LFs cannot grow from it
 CACHED_VOTES = 1 << 27  # up to this many n · K the sparse form of the votes is kept between iterations
 
@@ -153,11 +152,7 @@ def fit_dawid_skene(data: VoteData, settings: DawidSkeneSettings | None = None) 
     """Fit by EM over bounded chunks of rows. Confidences are not used by this model."""
     settings = settings or DawidSkeneSettings()
     n_lfs, n_classes = data.specialties.shape
-    if n_lfs * n_classes * (n_classes + 1) > LARGEST_TABLE:
-        raise InputError(
-            f"variant 'dawid-skene' would need a table of {n_lfs} x {n_classes} x {n_classes + 1} entries; "
-            "use variant 'specialist-vote' or 'majority' for so many classes"
-        )
+    check_table_size("dawid-skene", n_lfs, n_classes, n_classes + 1)
     y, weight, specialties = data.y, data.sample_weight, data.specialties
     parts = _Parts(data.votes, n_classes)
     start = _sum(

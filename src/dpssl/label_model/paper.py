@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpssl.errors import InputError
 from dpssl.label_model.accuracy import ESTIMATORS, estimate_accuracy
-from dpssl.label_model.checks import VoteData
+from dpssl.label_model.checks import VoteData, check_table_size
 from dpssl.label_model.objective import ObjectiveData, accuracy_regularizer, label_model_objective, log_joint
 from dpssl.label_model.one_hot import OneHotVotes
 from dpssl.label_model.potentials import POTENTIALS, implied_log_prior, initial_theta, make_potential
@@ -89,6 +89,7 @@ def fit_paper(
     estimated accuracies in R by true ones (`accuracy.true_accuracy`): it uses the truth, for experiments only.
     """
     settings = settings or PaperSettings()
+    check_table_size("paper", *data.specialties.shape, data.n_classes)
     specialties = torch.from_numpy(data.specialties)
     target = _accuracy_target(data, settings, oracle_accuracy)
     rows = ObjectiveData.of(data)

@@ -91,13 +91,14 @@ def test_too_few_lfs_names_what_works(variant):
         fit(VOTES[:, :2], variant=variant)
 
 
-def test_too_many_classes_for_dawid_skene_names_what_works():
+@pytest.mark.parametrize("variant", ["dawid-skene", "paper", "snorkel", "triplet"])
+def test_too_many_classes_names_what_works(variant):
     votes = np.random.default_rng(0).integers(-1, 2000, size=(5, 100))
     with (
         pytest.raises(InputError, match="use variant 'specialist-vote' or 'majority'"),
         pytest.warns(UserWarning, match=r"votes for class \[0, .* and \d+ more"),
     ):
-        fit(votes, n_classes=2000, variant="dawid-skene")
+        fit(votes, n_classes=2000, variant=variant)
 
 
 @pytest.mark.parametrize(

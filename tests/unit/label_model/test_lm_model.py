@@ -112,6 +112,20 @@ def test_rows_without_a_vote_get_the_given_balance(variant, world):
     assert (model.predict(votes, tie_break="lowest")[-3:] == 3).all()
 
 
+@pytest.mark.parametrize("variant", ["majority", "specialist-vote"])
+def test_a_thousand_classes_and_lfs_from_sparse_votes(variant):
+    """1,000 × 1,000 parameters a table are out of reach for most models, but not for the votes' shares."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 1000, size=300)
+    rows = np.repeat(np.arange(300), 5)
+    lfs = np.concatenate([rng.choice(1000, size=5, replace=False) for _ in range(300)])
+    labels = np.where(rng.random(1500) < 0.7, y[rows], rng.integers(0, 1000, size=1500))
+    votes = scipy.sparse.csr_matrix((labels, (rows, lfs)), shape=(300, 1000))
+    with pytest.warns(UserWarning, match="never vote|votes for class"):
+        model = LabelModel(1000, variant).fit(votes, specialties=np.ones((1000, 1000), dtype=bool))
+    assert model.score(votes, y) > 0.9
+
+
 def test_ties():
     model = LabelModel(3, "majority").fit([[0, 1], [2, 2], [1, 2]])
     assert model.predict([[0, 1], [2, 2]]).tolist() == [-1, 2]
