@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dpssl.constants import ABSTAIN
 from dpssl.label_model.accuracy import signed_moments, vote_moments
 from dpssl.label_model.checks import VoteData, check_table_size
+from dpssl.label_model.log_space import log_normalize
 from dpssl.label_model.one_hot import OneHotVotes
 from dpssl.label_model.votes import Floats, chunks
 
@@ -83,8 +84,8 @@ class TripletFit:
         log_proba = np.empty((len(votes), n_classes))
         for rows in chunks(*votes.shape):
             odds = prior_odds + OneHotVotes(votes[rows], n_classes).sum_rows(by_vote)
-            log_proba[rows] = -np.logaddexp(0.0, -odds)
-        return log_proba - np.logaddexp.reduce(log_proba, axis=1, keepdims=True)
+            log_proba[rows], _ = log_normalize(-np.logaddexp(0.0, -odds))
+        return log_proba
 
 
 def fit_triplets(data: VoteData) -> TripletFit:

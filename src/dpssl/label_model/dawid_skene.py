@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpssl.constants import UNLABELED
 from dpssl.errors import InputError
 from dpssl.label_model.checks import VoteData, check_table_size
+from dpssl.label_model.log_space import log_normalize
 from dpssl.label_model.one_hot import OneHotVotes
 from dpssl.label_model.votes import Bools, Floats, chunks
 
@@ -57,8 +58,8 @@ class DawidSkeneFit:
         n_classes = len(self.class_balance)
         log_proba = np.empty((len(votes), n_classes))
         for rows in chunks(*votes.shape):
-            log_proba[rows] = base + OneHotVotes(votes[rows], n_classes).sum_rows(by_vote)
-        return log_proba - np.logaddexp.reduce(log_proba, axis=1, keepdims=True)
+            log_proba[rows], _ = log_normalize(base + OneHotVotes(votes[rows], n_classes).sum_rows(by_vote))
+        return log_proba
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def e_step(
     """Expected counts of some rows under the current parameters; labelled rows count for their label."""
     base, by_vote = _linear_form(class_balance, log_table)
     log_joint = base + votes.sum_rows(by_vote)  # (n, C)
-    log_marginal = np.logaddexp.reduce(log_joint, axis=1)  # (n,)
-    posterior = np.exp(log_joint - log_marginal[:, None]).round(POSTERIOR_DECIMALS)
+    log_posterior, log_marginal = log_normalize(log_joint)
+    posterior = np.exp(log_posterior).round(POSTERIOR_DECIMALS)
     labeled = np.flatnonzero(y != UNLABELED)
     posterior[labeled] = np.eye(len(class_balance))[y[labeled]]
     log_marginal[labeled] = log_joint[labeled, y[labeled]]
