@@ -126,19 +126,19 @@ class LabelingConfig(Section):
     """Step 1: the labeling functions (LFs)."""
 
     n_lfs: int = option(50, "number of labeling functions, K", least=1)
-    specialist_ratio: float = option(0.2, "share of the LFs that learn from one sample, rho")
+    specialist_ratio: float = option(0.2, "share of the LFs that learn from one sample, rho", least=0, most=1)
     mcl: bool = option(True, "multiple-choice learning; off is the paper's Exp1: all LFs on all classes, none abstains")
     feature_transform: bool = option(True, "each LF pools around its own centre (Eq. 3); off is the paper's Exp2")
     assignment_target: float = option(
         0.4, "sharpness at the start: mean of the largest assignment of a position to a centre", least=0, most=1
     )
     lf_feature_norm: float = option(
-        4.0, "norm of each LF's feature; its square scales the step that a learning rate is for the heads", least=0
+        4.0, "norm of each LF's feature; its square scales the step that a learning rate is for the heads", least=1e-3
     )
     mcl_min_steps: int = option(100, "fewest steps of the first phase", least=1)
     mcl_max_steps: int = option(2000, "most steps of the first phase", least=1)
     mcl_tolerance: float = option(
-        0.02, "the first phase has converged when its loss falls by less than this share a window", least=0
+        0.02, "the first phase has converged when two windows in a row gain less than this share", least=0
     )
     specialist_share: float = option(
         0.5, "an LF specialises in a class of whose samples it wins at least this share", least=0, most=1
@@ -271,7 +271,10 @@ def from_toml(text: str, base: Config | None = None, source: str = "config") -> 
                 raise InputError(f"{source}: unknown section [{key}]; the sections are {', '.join(sorted(sections))}")
         else:
             values[key] = value
-    return with_values(base or Config(), values)
+    try:
+        return with_values(base or Config(), values)
+    except InputError as problem:
+        raise InputError(f"{source}: {problem}") from None
 
 
 def preset_names() -> list[str]:
@@ -299,6 +302,10 @@ def _convert(value: Any, wanted: Any) -> Any:
     if get_origin(wanted) in (tuple, types.GenericAlias):
         item_type = get_args(wanted)[0]
         items = value.replace(",", " ").split() if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError(f"expected a list, got {value!r}")
+        if not items:
+            raise ValueError("expected at least one value")
         return tuple(_convert(item, item_type) for item in items)
     if wanted is bool:
         if isinstance(value, bool):
@@ -306,11 +313,11 @@ def _convert(value: Any, wanted: Any) -> Any:
         if str(value).lower() in ("true", "false"):
             return str(value).lower() == "true"
         raise ValueError(f"expected true or false, got {value!r}")
-    if isinstance(value, bool) or (wanted is int and isinstance(value, float) and value != int(value)):
+    if isinstance(value, bool | list | dict) or (wanted is int and isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected {wanted.__name__}, got {value!r}")
     try:
         return wanted(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"expected {wanted.__name__}, got {value!r}") from None
 
 
@@ -321,5 +328,5 @@ def _toml_value(value: Any) -> str:
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
     return repr(value)

@@ -138,6 +138,8 @@ def check(config: Config) -> None:
     """What would otherwise fail only after minutes of training."""
     if config.labeling.mcl:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
+    with torch.device("meta"):  # the shapes alone
+        build_network(config, n_classes=2, n_channels=1)
     n_lfs, label_model = config.labeling.n_lfs, config.label_model.label_model
     if label_model not in VARIANTS:
         raise InputError(f"--label-model {label_model!r}: choose one of {', '.join(VARIANTS)}")

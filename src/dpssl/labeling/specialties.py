@@ -40,9 +40,7 @@ def read_specialties(shares: Tensor, specialist_share: float = 0.5, min_speciali
     if min_specialists == 0:
         return specialties
     most_often = shares.topk(min(min_specialists, len(shares)), dim=0).indices
-    filled = torch.zeros_like(specialties).scatter(0, most_often, True)
-    short = specialties.sum(0) < min_specialists  # (C,)
-    return specialties | (filled & short)
+    return specialties.scatter(0, most_often, True)  # changes nothing where a class has enough
 
 
 def has_converged(losses: list[float], tolerance: float, patience: int = 2) -> bool:

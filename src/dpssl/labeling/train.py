@@ -28,7 +28,7 @@ from dpssl.training.watch import Watch
 
 STAGE_MCL, STAGE_SSL = "mcl", "lfs"
 N_START_IMAGES = 256  # for k-means on feature positions
-UNDECAYED = ("centers", "log_sharpness")
+UNDECAYED = ("centers", "log_sharpness", "bias")
 
 
 def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
@@ -116,10 +116,13 @@ def _run_multiple_choice(
     first, notes = watch.begin(STAGE_MCL, "Step 1 of 3, specialising", settings.mcl_max_steps, state)
     losses: list[float] = list(notes.get("losses", []))
 
+    def is_over(done: int) -> bool:
+        return done >= settings.mcl_min_steps and has_converged(losses, settings.mcl_tolerance)
+
     def after_window(done: int, metrics: dict[str, float]) -> bool:
         losses.append(metrics["loss"])
         watch.after_window(STAGE_MCL, done, metrics, state, {"losses": losses})
-        return done >= settings.mcl_min_steps and has_converged(losses, settings.mcl_tolerance)
+        return is_over(done)
 
     step = TrainStep(compute, state)
     if bank.images.is_cuda:
@@ -127,7 +130,7 @@ def _run_multiple_choice(
     run_windows(
         step,
         first_step=first,
-        n_steps=settings.mcl_max_steps,
+        n_steps=first if is_over(first) else settings.mcl_max_steps,  # stopped just after it converged
         window=settings.window,
         learning_rate=lambda _: config.optim.learning_rate,
         after_window=after_window,
@@ -172,7 +175,6 @@ def _run_semi_supervised(
         return objective.loss(labeled_logits, labeled.labels[draw], weak, strong)
 
     first, _ = watch.begin(STAGE_SSL, "Step 1 of 3, labeling functions", settings.steps, state)
-    objective.get_buffer("specialties").copy_(network.specialties)
 
     def after_window(done: int, metrics: dict[str, float]) -> bool:
         watch.after_window(STAGE_SSL, done, metrics, state, {})

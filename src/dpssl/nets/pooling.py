@@ -55,8 +55,9 @@ def unit_rows(x: Tensor) -> Tensor:
 
 
 def unit_positions(features: Tensor) -> Tensor:
-    """Feature map (B, D, h, w) -> L2-normalised positions (B, HW, D), in float32."""
-    return unit_rows(features.flatten(2).transpose(1, 2).float())
+    """Feature map (B, D, h, w) -> L2-normalised positions (B, HW, D), in float32 or wider."""
+    wide = torch.promote_types(features.dtype, torch.float32)
+    return unit_rows(features.flatten(2).transpose(1, 2).to(wide))
 
 
 def _squared_distance(positions: Tensor, centers: Tensor) -> Tensor:

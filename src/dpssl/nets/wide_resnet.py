@@ -55,6 +55,8 @@ class WideResNet(nn.Module):
     ) -> None:
         super().__init__()
         n_stages = len(strides)
+        if n_stages == 0:
+            raise InputError("--strides: name the stride of at least one stage, for example 1 2 2")
         n_blocks, rest = divmod(depth - n_stages - 1, 2 * n_stages)
         if rest or n_blocks < 1 or width < 1:
             fits = ", ".join(str(2 * n * n_stages + n_stages + 1) for n in range(1, 5))

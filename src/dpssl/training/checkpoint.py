@@ -48,17 +48,18 @@ class CheckpointStore:
             for name, tensors in files.items():
                 save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, draft / f"{name}.safetensors")
             checksums = {path.name: _checksum(path) for path in sorted(draft.iterdir())}
-            manifest = {"step": step, "checksums": checksums, "notes": dict(notes)}
+            content = json.dumps({"step": step, "checksums": checksums, "notes": dict(notes)})
+            manifest = {"content": content, "checksum": hashlib.sha256(content.encode()).hexdigest()}
             (draft / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
             for path in [*draft.iterdir(), draft]:
                 _flush(path)
             shutil.rmtree(final, ignore_errors=True)
             draft.rename(final)
             _flush(self.folder)
-        except OSError as problem:
+        except (OSError, SafetensorError) as problem:  # safetensors reports a full disk as its own error
             shutil.rmtree(draft, ignore_errors=True)
             raise RunFolderError(
-                f"{final}: the checkpoint cannot be written ({problem.strerror or problem}); "
+                f"{final}: the checkpoint cannot be written ({getattr(problem, 'strerror', None) or problem}); "
                 "free some space or check the permissions, then `dpssl resume` the run"
             ) from problem
         for old in self._folders()[:-N_KEPT]:
@@ -83,7 +84,10 @@ class CheckpointStore:
 
 
 def _read(folder: Path) -> Checkpoint:
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    sealed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    if not isinstance(sealed, dict) or hashlib.sha256(sealed["content"].encode()).hexdigest() != sealed["checksum"]:
+        raise ValueError(f"{MANIFEST} does not match its checksum")
+    manifest = json.loads(sealed["content"])
     for name, expected in manifest["checksums"].items():
         if _checksum(folder / name) != expected:
             raise ValueError(f"{name} does not match its checksum")

@@ -36,7 +36,6 @@ class FlatSGD:
         self.momentum_buffer = torch.zeros_like(self.weights)
         self.average = self.weights.clone()
         self.learning_rate = torch.zeros((), device=self.weights.device)
-        self._views = [parameter.data for parameter in self.parameters]
         self._point_parameters_at(self.weights)
 
     def _point_parameters_at(self, flat: Tensor) -> None:

@@ -1,39 +1,31 @@
 """What a run says while it trains: every number to metrics.jsonl, a progress bar to the terminal."""
 
-import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpssl.run_folder import RunFolder
+
 
 class RunLog:
-    """Appends a JSON object a line; numbers of a resumed stage that it will train again are dropped first."""
+    """The lines of metrics.jsonl: a stage, a step and its numbers. Without a path nothing is kept."""
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path
+        self.folder = RunFolder(path.parent) if path else None
+        self.name = path.name if path else ""
 
     def write(self, stage: str, step: int, values: Mapping[str, Any]) -> None:
-        if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"stage": stage, "step": step, **values}) + "\n")
+        if self.folder is not None:
+            self.folder.append_jsonl(self.name, {"stage": stage, "step": step, **values})
 
     def rewind(self, stage: str, step: int) -> None:
-        """Drop what `stage` logged after `step`, and a last line that was cut off."""
-        if self.path is None or not self.path.exists():
-            return
-        kept = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if entry["stage"] != stage or entry["step"] <= step:
-                kept.append(line + "\n")
-        draft = self.path.with_name(f".{self.path.name}.draft")
-        draft.write_text("".join(kept), encoding="utf-8")
-        os.replace(draft, self.path)
+        """Drop what `stage` logged after `step`: a resumed stage will train it again."""
+        if self.folder is not None and self.folder.has(self.name):
+            lines = self.folder.read_jsonl(self.name)
+            self.folder.write_jsonl(
+                self.name, [line for line in lines if line["stage"] != stage or line["step"] <= step]
+            )
 
 
 class ProgressBar:

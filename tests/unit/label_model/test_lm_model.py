@@ -170,6 +170,15 @@ def test_a_variant_that_cannot_use_confidence_says_so(world):
         LabelModel(4, "dawid-skene").fit(world.votes, confidence=np.full(world.votes.shape, 0.5))
 
 
+def test_confidences_in_a_file_are_taken_where_the_variant_uses_them(tmp_path, recwarn):
+    votes, confidence = np.array([[0, 1], [0, 1]]), np.array([[0.9, 0.6], [0.2, 0.8]])
+    np.savez(tmp_path / "votes.npz", votes=votes, confidence=confidence)
+    proba = LabelModel(2, "majority").fit(tmp_path / "votes.npz").predict_proba(tmp_path / "votes.npz")
+    np.testing.assert_allclose(proba, [[0.6, 0.4], [0.2, 0.8]], rtol=1e-6)
+    LabelModel(2, "dawid-skene").fit(tmp_path / "votes.npz")
+    assert not [warning for warning in recwarn if "confidence" in str(warning.message)]
+
+
 def test_scikit_learns_conventions(world):
     from sklearn.base import clone
 
