@@ -24,7 +24,7 @@ from dpssl.label_model.checks import (
 from dpssl.label_model.one_hot import distinct_rows
 from dpssl.label_model.storage import load_header, load_part, save_parts
 from dpssl.label_model.variants import DEFAULT_VARIANT, FittedModel, find_variant, make_settings
-from dpssl.label_model.votes import Bools, Floats, count_votes, covered, read_votes, unanimous_votes
+from dpssl.label_model.votes import Bools, Floats, Votes, count_votes, covered, read_votes, unanimous_votes
 
 UNANIMOUS_MARGIN = 1e-6  # by how much (relative) a unanimous class is made to win where the model disagrees
 TIE = 1e-9  # class probabilities this close are tied
@@ -76,6 +76,8 @@ class LabelModel:
         """
         variant = find_variant(self.variant)
         settings = make_settings(self.variant, self.settings)
+        if confidence is not None and not variant.uses_confidence:
+            warnings.warn(f"variant {self.variant!r} does not use confidence", UserWarning, stacklevel=2)
         if isinstance(votes, str | Path):
             table = read_votes(votes)
             votes = table.votes
@@ -83,8 +85,8 @@ class LabelModel:
             specialties = table.specialties if specialties is None else specialties
         data = check_vote_data(votes, self.n_classes, y, confidence, specialties, class_balance, sample_weight)
         _warn_about_gaps(data)
-        if confidence is not None and not variant.uses_confidence:
-            warnings.warn(f"variant {self.variant!r} does not use confidence", UserWarning, stacklevel=2)
+        if not variant.uses_confidence:
+            data = dataclasses.replace(data, confidence=None)
         data = _count_rows_once(data)
         self.fitted_: FittedModel = variant.fit(data, settings)
         self.specialties_: Bools = data.specialties
@@ -109,6 +111,10 @@ class LabelModel:
 
     def predict_proba(self, votes: Any, confidence: Any = None) -> Floats:
         """Soft labels, (n, C) with rows that sum to 1; a row without a vote gets the class prior."""
+        return self._soft_labels(*self._check(votes, confidence))
+
+    def _check(self, votes: Any, confidence: Any) -> tuple[Votes, NDArray[np.float32] | None]:
+        """Votes and confidences to predict from, checked against what the model was fitted on."""
         self._require_fitted()
         if isinstance(votes, str | Path):
             table = read_votes(votes)
@@ -121,7 +127,7 @@ class LabelModel:
             )
         if self._specialties_given:
             check_specialties(self.specialties_, votes, count_votes(votes, n_classes))
-        return self._soft_labels(votes, check_confidence(confidence, votes, n_classes))
+        return votes, check_confidence(confidence, votes, n_classes)
 
     def _soft_labels(self, votes: NDArray[Any], confidence: NDArray[Any] | None) -> Floats:
         log_proba = self.fitted_.predict_log_proba(votes, confidence)
@@ -144,15 +150,15 @@ class LabelModel:
         tie_break: what a row gets when several classes are tied for the largest probability, or nobody votes:
             "abstain" gives -1; "lowest" the lowest tied class; "random" one of the tied classes, drawn with `rng`.
         """
-        proba = self.predict_proba(votes, confidence)
-        tied = proba >= proba.max(axis=1, keepdims=True) - TIE  # (n, C)
+        votes, confidence = self._check(votes, confidence)
+        tied = _tied_classes(self._soft_labels(votes, confidence))  # (n, C)
         if tie_break == "lowest":
             return np.asarray(tied.argmax(axis=1))
         if tie_break == "random":
             draws = (rng or np.random.default_rng(0)).random(tied.shape)
             return np.asarray(np.where(tied, draws, -1.0).argmax(axis=1))
         if tie_break == "abstain":
-            decided = (tied.sum(axis=1) == 1) & covered(check_votes(votes, self.n_classes))
+            decided = (tied.sum(axis=1) == 1) & covered(votes)
             return np.where(decided, tied.argmax(axis=1), ABSTAIN)
         raise InputError(f"tie_break is {tie_break!r}; choose 'abstain', 'lowest' or 'random'")
 
@@ -163,7 +169,7 @@ class LabelModel:
         known = np.flatnonzero(truth != ABSTAIN)
         if not len(known):
             raise InputError("y has no known label (all -1); score needs at least one")
-        tied = proba >= proba.max(axis=1, keepdims=True) - TIE
+        tied = _tied_classes(proba)
         return float((tied[known, truth[known]] / tied[known].sum(axis=1)).mean())
 
     def lf_summary(self) -> LFSummary:
@@ -222,6 +228,11 @@ class LabelModel:
 
 def _parameter_names() -> list[str]:
     return [name for name in inspect.signature(LabelModel.__init__).parameters if name != "self"]
+
+
+def _tied_classes(proba: Floats) -> Bools:
+    """Which classes share the largest probability of their row, (n, C)."""
+    return np.asarray(proba >= proba.max(axis=1, keepdims=True) - TIE)
 
 
 def _let_unanimous_win(log_proba: Floats, unanimous: NDArray[Any]) -> None:
