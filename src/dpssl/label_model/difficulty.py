@@ -4,9 +4,9 @@ LFs on one backbone, or people looking at one picture, err together. Given the c
 and a model that multiplies them is over-confident. Here every row has a difficulty h (H levels) and a look-alike class
 ℓ ≠ y, and given (y, ℓ, h) the votes are independent:
 
-    P(v_k | y, ℓ, h)  = T_k(v_k | y) · e^{b_h[role(v_k)]} / Z_k(y, ℓ, h)       role = truth (v = y), look-alike (v = ℓ), other
-    P(s_k | v_k, …)   = c_h(s_k | role(v_k))                                  s_k: how confident LF k is, in S steps
-    P(y, ℓ, h)        = π_y · a(ℓ | y) · w_h
+    P(v_k | y, ℓ, h)  = T_k(v_k | y) · e^{b_h[role(v_k)]} / Z_k(y, ℓ, h)
+    P(s_k | v_k, …)   = c_h(s_k | role(v_k))                     s_k: how confident LF k is, in S steps
+    P(y, ℓ, h)        = π_y · a(ℓ | y) · w_h                     role: the truth (v = y), the look-alike (v = ℓ), other
 
 T_k is the LF's own table (abstaining is an outcome and has b = 0); b, c and w are shared by all LFs, so that they are
 learnt from all votes and cannot bend to one class: free components per class fit better and label worse.
@@ -22,19 +22,24 @@ The row's part of the log joint is a sum of a term in (y, h) and one in (ℓ, h)
 the cost per row is C · H exponentials, not C² · H. H = 1 with b = 0 and M = 0 is the model without shared difficulty.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpssl.label_model.votes import Floats, Ints
+from dpssl.label_model.votes import Floats
+
+Ints = NDArray[np.int64]
 
 TRUTH, LOOK_ALIKE, OTHER = 0, 1, 2
 N_LEVELS = 5
-MOST_LOOK_ALIKES = 9
+MOST_CLASSES = 128  # beyond, C² states per row cost more than they gave
+MOST_ENTRIES = 1 << 22  # of the (K, C, M, H) normalisers; limits M
 EASIEST_BOOST = np.array([1.5, -0.3, -3.0])  # where EM starts: on easy rows the truth is said more, the rest hardly
 HARDEST_BOOST = np.array([-1.8, 3.0, 0.5])  # on hard rows the look-alike takes the truth's votes
 LARGEST_BOOST = 5.0  # beyond e^5 a level only explains rows away (seen on votes of near-copies)
 BOOST_PRIOR = 0.01  # pseudo-votes per row that hold each boost near its start
+STEP_PRIOR = 10.0  # pseudo-votes that hold the steps of each role at their overall shares
 TINY = 1e-300
 
 
@@ -60,6 +65,17 @@ class SharedCounts:
         return SharedCounts(self.state_mass + other.state_mass, self.role_mass + other.role_mass)
 
 
+@dataclass(frozen=True)
+class ExpectedCounts:
+    """What T_k(v | y) is multiplied with to give the expected number of votes, by role; and the votes by level."""
+
+    own: Floats  # (K, C)
+    look_alike: Floats  # (K, C, M)
+    other: Floats  # (K, C)
+    silent: Floats  # (K, C)
+    by_role: Floats  # (H, 3) expected votes of all LFs, weighted by β
+
+
 def no_difficulty(n_classes: int, n_steps: int) -> Difficulty:
     """One level, no look-alikes: the votes are independent given the class."""
     return Difficulty(
@@ -71,23 +87,27 @@ def no_difficulty(n_classes: int, n_steps: int) -> Difficulty:
     )
 
 
-def starting_difficulty(vote_rate: Floats, log_step: Floats) -> Difficulty:
+def starting_difficulty(vote_rate: Floats, log_step: Floats, n_lfs: int) -> Difficulty:
     """Where EM starts: levels spread evenly from easy to hard, look-alikes by how often their votes fall on a class.
 
     vote_rate (C, C): expected number of votes for v (column) on a row of class y; log_step (1, 3, S).
     """
     n_classes = len(vote_rate)
     confusable = np.where(np.eye(n_classes, dtype=bool), -1.0, vote_rate.round(9))
-    n_alike = min(MOST_LOOK_ALIKES, n_classes - 1)
+    n_alike = min(MOST_ENTRIES // (n_lfs * n_classes * N_LEVELS), n_classes - 1)
     look_alikes = np.argsort(-confusable, axis=1, kind="stable")[:, :n_alike]  # (C, M)
-    mix = np.linspace(0.0, 1.0, N_LEVELS)[:, None]
     return Difficulty(
-        boost=(1 - mix) * EASIEST_BOOST + mix * HARDEST_BOOST,
+        boost=_starting_boost(),
         log_step=np.repeat(log_step, N_LEVELS, axis=0),
         level_share=np.full(N_LEVELS, 1 / N_LEVELS),
         look_alikes=look_alikes,
         look_alike_share=np.full((n_classes, n_alike), 1 / n_alike),
     )
+
+
+def affords_difficulty(n_classes: int, n_lfs: int) -> bool:
+    """Is the shared state small enough to sum over?"""
+    return n_classes <= MOST_CLASSES and n_lfs * n_classes * N_LEVELS <= MOST_ENTRIES
 
 
 def log_normalizers(difficulty: Difficulty, own: Floats, alike: Floats, spoken: Floats) -> Floats:
@@ -97,7 +117,7 @@ def log_normalizers(difficulty: Difficulty, own: Floats, alike: Floats, spoken: 
     """
     truth, look_alike, other = np.exp(difficulty.boost).T[:, None, None, None, :]  # each (1, 1, 1, H)
     own, spoken, alike = own[:, :, None, None], spoken[:, :, None, None], alike[:, :, :, None]
-    return np.log1p(own * (truth - 1) + alike * (look_alike - 1) + (spoken - own - alike) * (other - 1))
+    return np.asarray(np.log1p(own * (truth - 1) + alike * (look_alike - 1) + (spoken - own - alike) * (other - 1)))
 
 
 def log_states(difficulty: Difficulty, log_balance: Floats, log_normalizer: Floats) -> Floats:
@@ -108,7 +128,7 @@ def log_states(difficulty: Difficulty, log_balance: Floats, log_normalizer: Floa
     if difficulty.look_alikes.shape[1] == 0:
         return log_balance[:, None, None]
     log_share = np.log(difficulty.look_alike_share)[:, :, None] + np.log(difficulty.level_share)
-    return log_balance[:, None, None] + log_share - log_normalizer
+    return np.asarray(log_balance[:, None, None] + log_share - log_normalizer)
 
 
 def posterior(
@@ -119,61 +139,76 @@ def posterior(
     states: `log_states`; evidence (n, C): Σ_k log T_k(v_k | y); votes (n, C, S): number of votes by class and step of
     confidence; y (n,): the known class or -1; weight (n,).
     """
-    n, n_classes, _ = votes.shape
+    n_classes = votes.shape[1]
     n_levels, n_alike = len(difficulty.level_share), difficulty.look_alikes.shape[1]
     per_vote = difficulty.boost[:, :, None] + difficulty.log_step  # (H, 3, S)
-    scale = states.max()
-    log_joint = np.empty((n_levels, n, n_classes))
+    highest_state = states.max(1)  # (C, H) taken out of the matrix products, so that they cannot underflow
+    all_votes = votes.sum(1)  # (n, S)
+    most_votes = votes.sum(2).max(1)  # (n,)
+    joint = np.empty((n_levels, *evidence.shape))
     alike_weight, alike_sum, state_matrix = [], [], []
     for h in range(n_levels):
-        other = votes.sum(1) @ per_vote[h, OTHER]  # (n,) every vote as "other", corrected below
-        log_joint[h] = evidence + votes @ (per_vote[h, TRUTH] - per_vote[h, OTHER]) + other[:, None]
+        every_vote_other = all_votes @ per_vote[h, OTHER]  # (n,)
+        np.add(evidence, _weigh(votes, per_vote[h, TRUTH] - per_vote[h, OTHER]), out=joint[h])
+        joint[h] += highest_state[:, h]
         if n_alike == 0:
-            log_joint[h] += states[:, 0, h] - scale
+            joint[h] += every_vote_other[:, None]
             continue
         matrix = np.zeros((n_classes, n_classes))
-        np.put_along_axis(matrix, difficulty.look_alikes, np.exp(states[:, :, h] - scale), axis=1)
-        boosted = votes @ (per_vote[h, LOOK_ALIKE] - per_vote[h, OTHER])  # (n, C)
-        largest = boosted.max(1, keepdims=True)
-        boosted = np.exp(boosted - largest)
-        summed = boosted @ matrix.T + TINY  # (n, C) by y
-        log_joint[h] += np.log(summed) + largest
-        alike_weight.append(boosted)
-        alike_sum.append(summed)
+        relative = np.exp(states[:, :, h] - highest_state[:, h, None])
+        np.put_along_axis(matrix, difficulty.look_alikes, relative, axis=1)
+        gain = per_vote[h, LOOK_ALIKE] - per_vote[h, OTHER]  # (S,)
+        bound = max(gain.max(), 0.0) * most_votes  # (n,) at least the largest exponent below
+        weight_of_alike = np.exp(_weigh(votes, gain) - bound[:, None])  # (n, C) by ℓ
+        joint[h] += (every_vote_other + bound)[:, None]
+        alike_weight.append(weight_of_alike)
+        alike_sum.append(weight_of_alike @ matrix.T + TINY)  # (n, C) by y
         state_matrix.append(matrix)
     known = np.flatnonzero(y >= 0)
-    log_joint[:, known] += np.where(np.arange(n_classes) == y[known, None], 0.0, -np.inf)
-    largest = log_joint.max(axis=(0, 2))  # (n,)
-    joint = np.exp(log_joint - largest[None, :, None])
-    total = joint.sum(axis=(0, 2))
-    joint *= (weight / total)[None, :, None]  # (H, n, C) expected weight of every (h, y)
+    joint[:, known] += np.where(np.arange(n_classes) == y[known, None], 0.0, -np.inf)
+    largest = joint.max(0).max(1)  # (n,)
+    np.exp(joint - largest[:, None], out=joint)
+    for h, summed in enumerate(alike_sum):
+        joint[h] *= summed
+    total = joint.sum(0).sum(1)
+    joint *= (weight / total)[:, None]  # (H, n, C) expected weight of every (h, y)
 
     state_mass = np.empty((n_classes, max(n_alike, 1), n_levels))
     role_mass = np.zeros(per_vote.shape)
-    all_votes = votes.sum(1)  # (n, S)
     for h in range(n_levels):
-        role_mass[h, TRUTH] = np.einsum("nc,ncs->s", joint[h], votes)
+        role_mass[h, TRUTH] = _count(joint[h], votes)
         if n_alike == 0:
             state_mass[:, 0, h] = joint[h].sum(0)
         else:
             ratio = joint[h] / alike_sum[h]
             pairs = state_matrix[h] * (ratio.T @ alike_weight[h])  # (C, C) by y, ℓ
             state_mass[:, :, h] = np.take_along_axis(pairs, difficulty.look_alikes, axis=1)
-            by_alike = alike_weight[h] * (ratio @ state_matrix[h])  # (n, C) by ℓ
-            role_mass[h, LOOK_ALIKE] = np.einsum("nc,ncs->s", by_alike, votes)
-        role_mass[h, OTHER] = joint[h].sum(1) @ all_votes - role_mass[h, TRUTH] - role_mass[h, LOOK_ALIKE]
-    class_mass = joint.sum(0)
-    return class_mass, SharedCounts(state_mass, role_mass), np.log(total) + largest + scale
+            role_mass[h, LOOK_ALIKE] = _count(alike_weight[h] * (ratio @ state_matrix[h]), votes)
+        level_weight = joint[h] @ np.ones(n_classes)  # (n,)
+        role_mass[h, OTHER] = level_weight @ all_votes - role_mass[h, TRUTH] - role_mass[h, LOOK_ALIKE]
+    return joint.sum(0), SharedCounts(state_mass, np.maximum(role_mass, 0.0)), np.log(total) + largest
+
+
+def _weigh(votes: Floats, weight: Floats) -> Floats:
+    """Σ_s votes[:, :, s] · weight[s], (n, C)."""
+    return votes[:, :, 0] * weight[0] if len(weight) == 1 else votes @ weight
+
+
+def _count(mass: Floats, votes: Floats) -> Floats:
+    """Σ over rows and classes of mass (n, C) · votes (n, C, S), (S,)."""
+    return mass.ravel() @ votes.reshape(-1, votes.shape[2])
 
 
 def expected_counts(
-    difficulty: Difficulty, state_mass: Floats, own: Floats, alike: Floats, spoken: Floats, log_normalizer: Floats
-) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """How often the current tables expect each outcome, to compare with the counts.
-
-    Returns for every LF the factors by which T_k(v | y) · is expected: own (K, C), alike (K, C, M), other (K, C) and
-    silent (K, C), and the expected votes by level and role (H, 3). log_normalizer is (K, C, M, H).
-    """
+    difficulty: Difficulty,
+    state_mass: Floats,
+    own: Floats,
+    alike: Floats,
+    spoken: Floats,
+    log_normalizer: Floats,
+    lf_weight: Floats,
+) -> "ExpectedCounts":
+    """How often the current tables expect each outcome, to compare with the counts; log_normalizer is (K, C, M, H)."""
     share = state_mass * np.exp(-log_normalizer)  # (K, C, M, H) expected rows over Z
     truth, look_alike, other = np.exp(difficulty.boost).T  # each (H,)
     by_level = share.sum(2)  # (K, C, H)
@@ -182,37 +217,45 @@ def expected_counts(
     alike_other = share @ other  # (K, C, M)
     other_factor = alike_other.sum(2)  # (K, C)
     alike_factor = other_factor[:, :, None] - alike_other + share @ look_alike
-    own_votes = np.einsum("kch,kc->h", by_level, own)
-    alike_votes = np.einsum("kcmh,kcm->h", share, alike)
-    other_votes = np.einsum("kch,kc->h", by_level, spoken - own) - alike_votes
+    own_votes = np.einsum("k,kch,kc->h", lf_weight, by_level, own)
+    alike_votes = np.einsum("k,kcmh,kcm->h", lf_weight, share, alike)
+    other_votes = np.einsum("k,kch,kc->h", lf_weight, by_level, spoken - own) - alike_votes
     by_role = np.stack([own_votes * truth, alike_votes * look_alike, other_votes * other], axis=1)  # (H, 3)
-    return own_factor, alike_factor, other_factor, silent_factor, by_role
+    return ExpectedCounts(own_factor, alike_factor, other_factor, silent_factor, by_role)
 
 
-def update_difficulty(difficulty: Difficulty, counts: SharedCounts, expected_roles: Floats) -> Difficulty:
-    """M step: each boost moves by log(counted / expected votes), held by a weak pull to its start."""
-    n_levels, _, n_steps = difficulty.log_step.shape
-    step_mass = counts.role_mass
-    if len(difficulty.look_alikes.T) == 0:  # one wrong-vote role only
-        step_mass = step_mass + 0.0
-        step_mass[:, LOOK_ALIKE] = step_mass[:, OTHER]
-    step_mass = step_mass + 10.0 * step_mass.sum((0, 1)) / max(step_mass.sum(), 1.0) + TINY
-    log_step = np.log(step_mass / step_mass.sum(2, keepdims=True))
-    if n_levels == 1:
-        return Difficulty(difficulty.boost, log_step, difficulty.level_share, *_alike(difficulty, counts))
-    n_rows = counts.state_mass.sum()
+def update_difficulty(difficulty: Difficulty, counts: SharedCounts, expected_roles: Floats | None) -> Difficulty:
+    """M step: each boost moves by log(counted / expected votes), held by a weak pull to its start.
+
+    expected_roles (H, 3); None when there are no boosts.
+    """
+    log_step = _step_shares(counts.role_mass, has_look_alikes=expected_roles is not None)
+    if expected_roles is None:
+        return replace(difficulty, log_step=log_step)
     counted = counts.role_mass.sum(2)  # (H, 3)
-    pull = BOOST_PRIOR * n_rows
-    mix = np.linspace(0.0, 1.0, n_levels)[:, None]
-    start = (1 - mix) * EASIEST_BOOST + mix * HARDEST_BOOST
+    pull = BOOST_PRIOR * counts.state_mass.sum()
     moved = difficulty.boost + np.log((counted + 1.0) / (expected_roles + 1.0))
-    boost = np.clip((counted * moved + pull * start) / (counted + pull), -LARGEST_BOOST, LARGEST_BOOST)
+    boost = (counted * moved + pull * _starting_boost()) / (counted + pull)
     level_mass = counts.state_mass.sum((0, 1)) + 1.0
-    return Difficulty(boost, log_step, level_mass / level_mass.sum(), *_alike(difficulty, counts))
+    alike_mass = counts.state_mass.sum(2) + 0.5  # (C, M)
+    return Difficulty(
+        boost=np.clip(boost, -LARGEST_BOOST, LARGEST_BOOST),
+        log_step=log_step,
+        level_share=level_mass / level_mass.sum(),
+        look_alikes=difficulty.look_alikes,
+        look_alike_share=alike_mass / alike_mass.sum(1, keepdims=True),
+    )
 
 
-def _alike(difficulty: Difficulty, counts: SharedCounts) -> tuple[Ints, Floats]:
-    if difficulty.look_alikes.shape[1] == 0:
-        return difficulty.look_alikes, difficulty.look_alike_share
-    mass = counts.state_mass.sum(2) + 0.5
-    return difficulty.look_alikes, mass / mass.sum(1, keepdims=True)
+def _starting_boost() -> Floats:
+    mix = np.linspace(0.0, 1.0, N_LEVELS)[:, None]
+    return np.asarray((1 - mix) * EASIEST_BOOST + mix * HARDEST_BOOST)
+
+
+def _step_shares(role_mass: Floats, has_look_alikes: bool) -> Floats:
+    """log c_h(s | role), (H, 3, S), shrunk to the steps' overall shares."""
+    if not has_look_alikes:
+        role_mass = role_mass[:, [TRUTH, OTHER, OTHER]]
+    overall = role_mass.sum((0, 1))  # (S,)
+    smoothed = role_mass + STEP_PRIOR * (overall + 1.0) / (overall + 1.0).sum()
+    return np.asarray(np.log(smoothed / smoothed.sum(2, keepdims=True)))

@@ -1,0 +1,225 @@
+"""Step 2: our default label model. It adapts to what the votes are before it believes them.
+
+    log P(row, y, ℓ, h) = log π_y + log a(ℓ | y) + log w_h
+                          + Σ_k β_k [log P(v_k | speaks, y, ℓ, h) + κ log P(speaks or not | y, ℓ, h)]
+
+Four questions are put to the votes, none to the truth:
+
+1. What does an LF's vote mean? Tables T_k(v | y), shrunk to "all votes are equally accurate", that is to majority vote,
+   the more the fewer votes meet on a row (`vote_tables`).
+2. Is silence evidence? For labeling functions it is (κ = 1), for crowd workers it is absence (κ = 0). It is when most
+   LFs are specialists, who leave classes to others; if not, κ = 1 must predict the class that a held-out vote names
+   from the rest of its row clearly better than κ = 0 (`predictive_score`).
+3. Who repeats whom? Copies share one vote (`dependence`, β).
+4. Do LFs err together? Where enough votes meet on a row, all of them share its difficulty h and its look-alike
+   class ℓ (`difficulty`); this is what makes the probabilities honest.
+
+EM runs on at most `rows_needed` weighted distinct rows (`row_sample`), so the fit's time and memory do not grow with n.
+Labelled rows keep their label in every E step and may correct the probabilities afterwards (`calibration`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpssl.constants import ABSTAIN, UNLABELED
+from dpssl.label_model.calibration import apply_correction, fit_correction
+from dpssl.label_model.confidence import confidence_steps, step_thresholds
+from dpssl.label_model.dependence import copy_weights, count_agreement, dependence_weights
+from dpssl.label_model.difficulty import Difficulty, affords_difficulty
+from dpssl.label_model.em import (
+    CLASS_ITERATIONS,
+    CLASS_TOL,
+    DIFFICULTY_ITERATIONS,
+    DIFFICULTY_TOL,
+    EStep,
+    Model,
+    add_difficulty,
+    count_views,
+    make_batches,
+    predictive_score,
+    run_em,
+    start_model,
+)
+from dpssl.label_model.row_sample import WeightedRows, sample_rows
+from dpssl.label_model.vote_tables import Columns, Tables, columns_from_counts, find_columns
+from dpssl.label_model.votes import Bools, Floats, chunks
+
+Ints = NDArray[np.int64]
+
+DIFFICULTY_VIEWS = 5.0  # effective votes a vote must meet on its row before a shared difficulty can be told from chance
+ABSENCE_MARGIN = 0.01  # nats per vote by which κ = 1 must predict better than κ = 0
+SPECIALIST_MAJORITY = 0.5  # share of specialists from which all LFs' silence counts
+EXPECTED_VOTES = 10.0  # votes for a class that chance does not keep away: e^-10
+ROWS_PER_CLASS, FEWEST_ROWS, MOST_CELLS = 500, 1 << 14, 1 << 25
+MOST_COMPARED = 2000  # LFs up to which every pair is compared for copies
+
+
+@dataclass(frozen=True)
+class AdaptiveFit:
+    """What the default model learnt, as plain arrays."""
+
+    class_balance: Floats  # (C,) π
+    vote_count: Floats  # (K, C) weighted votes by LF and class
+    says: Floats  # (m, C) T_k(v | y) for the (k, v) with votes
+    silent: Floats  # (K, C) T_k(abstain | y)
+    absence_weight: float  # κ
+    lf_weight: Floats  # (K,) β
+    boost: Floats  # (H, 3)
+    log_step: Floats  # (H, 3, S)
+    level_share: Floats  # (H,)
+    look_alikes: Ints  # (C, M)
+    look_alike_share: Floats  # (C, M)
+    step_begins: Ints  # (K, S - 1), see `confidence`; (K, 0) without confidences
+    slope: float  # s and b of `calibration`; 1 and 0 without labelled rows
+    bias: Floats  # (C,)
+    converged: bool
+    n_iter: int
+
+    def predict_log_proba(self, votes: NDArray[Any], confidence: NDArray[Any] | None = None) -> Floats:
+        """log P(y | row), (n, C). A model fitted with confidences goes by the votes alone where none are given."""
+        begins = self.step_begins if confidence is not None else self.step_begins[:, :0]
+        log_step = self.log_step if begins.size else np.zeros((*self.log_step.shape[:2], 1))
+        difficulty = Difficulty(self.boost, log_step, self.level_share, self.look_alikes, self.look_alike_share)
+        tables = Tables(self.class_balance, self.says, self.silent, difficulty)
+        model = Model(columns_from_counts(self.vote_count), tables, self.absence_weight, self.lf_weight)
+        log_proba = np.empty((len(votes), len(self.class_balance)))
+        for rows in chunks(*votes.shape):
+            outcomes = _outcomes(votes[rows], None if confidence is None else confidence[rows], begins)
+            log_proba[rows] = _log_proba(model, outcomes)
+        return apply_correction(log_proba, self.slope, self.bias)
+
+
+def fit_adaptive(
+    votes: NDArray[Any],
+    n_classes: int,
+    *,
+    y: Ints | None = None,
+    confidence: NDArray[Any] | None = None,
+    specialties: Bools | None = None,
+    class_balance: Floats | None = None,
+    sample_weight: Floats | None = None,
+) -> AdaptiveFit:
+    """Fit the default model.
+
+    votes (n, K), -1 = abstain; y (n,), -1 = unlabelled; confidence (n, K); specialties (K, C) bool: only used to tell
+    an LF that may name one class from one that happened to; class_balance (C,) fixes π; sample_weight (n,).
+    """
+    n_lfs = votes.shape[1]
+    begins = np.zeros((n_lfs, 0), dtype=np.int64) if confidence is None else step_thresholds(votes, confidence)
+    n_steps = begins.shape[1] + 1
+    outcomes = _outcomes(votes, confidence, begins)
+    rows = sample_rows(outcomes, n_classes * n_steps, y, sample_weight, rows_needed(n_classes))
+    model, n_iter, converged = _learn(rows, n_classes, n_steps, specialties, class_balance)
+    slope, bias = _correction(model, rows)
+    tables, difficulty = model.tables, model.tables.difficulty
+    return AdaptiveFit(
+        class_balance=tables.balance,
+        vote_count=_vote_count(model.columns),
+        says=tables.says,
+        silent=tables.silent,
+        absence_weight=model.absence_weight,
+        lf_weight=model.lf_weight,
+        boost=difficulty.boost,
+        log_step=difficulty.log_step,
+        level_share=difficulty.level_share,
+        look_alikes=difficulty.look_alikes,
+        look_alike_share=difficulty.look_alike_share,
+        step_begins=begins,
+        slope=slope,
+        bias=bias,
+        converged=converged,
+        n_iter=n_iter,
+    )
+
+
+def rows_needed(n_classes: int) -> int:
+    """How many distinct rows a fit uses: enough for C tables per LF, but no more than C leaves memory for."""
+    return max(min(max(ROWS_PER_CLASS * n_classes, FEWEST_ROWS), MOST_CELLS // n_classes), 1)
+
+
+def find_specialists(vote_count: Floats, specialties: Bools | None) -> Bools:
+    """Which LFs leave classes to others, (K,): they name one class only, or miss one that they should have named.
+
+    vote_count (K, C). An LF should have named class c if its number of votes times the share of c among all votes is
+    at least EXPECTED_VOTES.
+    """
+    share = vote_count.sum(0) / max(vote_count.sum(), 1.0)  # (C,)
+    expected = vote_count.sum(1, keepdims=True) * share  # (K, C)
+    named = vote_count > 0 if specialties is None else specialties
+    missed: Bools = (~named & (expected >= EXPECTED_VOTES)).any(1)
+    return np.asarray(missed | (named.sum(1) <= 1))
+
+
+def _outcomes(votes: NDArray[Any], confidence: NDArray[Any] | None, begins: Ints) -> NDArray[Any]:
+    """Votes and steps of confidence as one number, v · S + s; the votes themselves without confidences."""
+    if confidence is None or begins.shape[1] == 0:
+        return votes
+    n_steps = begins.shape[1] + 1
+    outcomes = np.empty(votes.shape, dtype=np.int32)
+    for rows in chunks(*votes.shape):
+        part = np.asarray(votes[rows]).astype(np.int32)
+        steps = confidence_steps(confidence[rows], begins)
+        outcomes[rows] = np.where(part == ABSTAIN, ABSTAIN, part * n_steps + steps)
+    return outcomes
+
+
+def _learn(
+    rows: WeightedRows, n_classes: int, n_steps: int, specialties: Bools | None, class_balance: Floats | None
+) -> tuple[Model, int, bool]:
+    """The four questions of the module's head: a model, the iterations of EM, and whether it converged."""
+    votes = np.where(rows.outcomes == ABSTAIN, ABSTAIN, rows.outcomes // n_steps)
+    n_lfs = votes.shape[1]
+    columns = find_columns(votes, rows.weight, n_classes)
+    agreement = count_agreement(votes, rows.weight, n_classes) if n_lfs <= MOST_COMPARED else None
+    lf_weight = np.ones(n_lfs) if agreement is None else copy_weights(agreement)
+
+    def learn_classes(absence_weight: float) -> tuple[Model, int, bool]:
+        start = start_model(batches, columns, absence_weight, lf_weight, class_balance)
+        return run_em(start, batches, class_balance, CLASS_ITERATIONS, CLASS_TOL)
+
+    batches = make_batches(rows, columns, lf_weight, n_steps)
+    model, n_iter, converged = learn_classes(1.0)
+    specialists = find_specialists(_vote_count(columns), specialties)
+    if (votes == ABSTAIN).any() and specialists.mean() < SPECIALIST_MAJORITY:
+        deaf, n_deaf, deaf_converged = learn_classes(0.0)
+        if predictive_score(model, batches) - predictive_score(deaf, batches) < ABSENCE_MARGIN:
+            model, n_iter, converged = deaf, n_deaf, deaf_converged
+    if agreement is not None:
+        repeated = dependence_weights(agreement, float(rows.weight.sum()), model)
+        if (repeated < lf_weight).any():
+            lf_weight = np.minimum(lf_weight, repeated)
+            batches = make_batches(rows, columns, lf_weight, n_steps)
+            model, n_iter, converged = learn_classes(model.absence_weight)
+    enough_views = count_views(batches) >= DIFFICULTY_VIEWS
+    if enough_views and model.absence_weight == 1.0 and affords_difficulty(n_classes, n_lfs):
+        start = add_difficulty(model)
+        model, n_more, converged = run_em(start, batches, class_balance, DIFFICULTY_ITERATIONS, DIFFICULTY_TOL)
+        n_iter += n_more
+    return model, n_iter, converged
+
+
+def _log_proba(model: Model, outcomes: NDArray[Any]) -> Floats:
+    """log P(y | row) of rows of outcomes, (n, C)."""
+    step, n_steps = EStep(model), model.tables.difficulty.log_step.shape[2]
+    rows = WeightedRows(outcomes, np.full(len(outcomes), UNLABELED), np.ones(len(outcomes)))
+    batches = make_batches(rows, model.columns, model.lf_weight, n_steps)
+    proba = np.concatenate([step.class_mass(batch)[0] for batch in batches])
+    return np.asarray(np.log(np.maximum(proba, 1e-300)))
+
+
+def _correction(model: Model, rows: WeightedRows) -> tuple[float, Floats]:
+    """What the labelled rows change about the probabilities: s and b of `calibration`."""
+    labeled = np.flatnonzero(rows.y != UNLABELED)
+    if len(labeled) == 0:
+        return 1.0, np.zeros(len(model.tables.balance))
+    return fit_correction(_log_proba(model, rows.outcomes[labeled]), rows.y[labeled], rows.weight[labeled])
+
+
+def _vote_count(columns: Columns) -> Floats:
+    count = np.zeros(columns.code.shape)
+    used = columns.used
+    count[columns.lf[used], columns.vote[used]] = columns.count[used]
+    return count
