@@ -19,7 +19,7 @@ import pytest
 
 # `die_at` is an audit event, a text and a count: the child kills itself as it is about to do that for the n-th time.
 WARM_SERVER = """
-import json, os, resource, signal, sys
+import json, os, resource, signal, sys, traceback
 import sklearn.datasets
 import dpssl.cli, dpssl.label_votes, dpssl.pipeline
 
@@ -44,7 +44,15 @@ for line in sys.stdin:
             die_at(*job["die_at"])
         if job["largest_file"]:
             resource.setrlimit(resource.RLIMIT_FSIZE, (job["largest_file"], job["largest_file"]))
-        sys.exit(dpssl.cli.main(job["args"]))
+        status = 1
+        try:
+            status = dpssl.cli.main(job["args"])
+        except SystemExit as asked:
+            status = asked.code
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(status)  # taking down the interpreter would cost more than most commands
     print(child, flush=True)
     sys.stdin.readline()  # until then an ended child stays a zombie, so that its id names no other process
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
