@@ -11,7 +11,7 @@ from dpssl.label_model import VARIANTS, LabelModel
 from dpssl.label_model.votes import covered, unanimous_votes
 
 FEWEST_LFS = {"triplet": 3, "paper": 3}
-EXAMPLES = {"paper": 150, "snorkel": 150}  # these take 30 ms a fit; the others get 500: over 2,000 matrices in all
+EXAMPLES = {"paper": 100, "snorkel": 100, "adaptive": 200}  # the slower fits; the others get 500: 2,400 matrices
 
 
 @st.composite

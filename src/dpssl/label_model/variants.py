@@ -13,13 +13,14 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from dpssl.errors import InputError
+from dpssl.label_model.adaptive import AdaptiveFit, fit_adaptive
 from dpssl.label_model.baselines import TripletFit, VoteShareFit, fit_majority, fit_specialist_vote, fit_triplets
 from dpssl.label_model.checks import VoteData
 from dpssl.label_model.dawid_skene import DawidSkeneFit, DawidSkeneSettings, fit_dawid_skene
 from dpssl.label_model.paper import PaperFit, PaperSettings, fit_paper
 from dpssl.label_model.votes import Floats
 
-DEFAULT_VARIANT = "dawid-skene"
+DEFAULT_VARIANT = "adaptive"
 
 
 class FittedModel(Protocol):
@@ -53,7 +54,20 @@ def _without_settings(fit: Callable[[VoteData], FittedModel]) -> Callable[[VoteD
     return lambda data, settings: fit(data)
 
 
+def _fit_adaptive(data: VoteData, settings: NoSettings) -> AdaptiveFit:
+    return fit_adaptive(
+        data.votes,
+        data.n_classes,
+        y=data.y,
+        confidence=data.confidence,
+        specialties=data.specialties,
+        class_balance=data.class_balance,
+        sample_weight=data.sample_weight,
+    )
+
+
 VARIANTS: dict[str, Variant] = {
+    "adaptive": Variant(_fit_adaptive, AdaptiveFit, uses_confidence=True),
     "majority": Variant(_without_settings(fit_majority), VoteShareFit, uses_confidence=True),
     "specialist-vote": Variant(_without_settings(fit_specialist_vote), VoteShareFit, uses_confidence=True),
     "triplet": Variant(_without_settings(fit_triplets), TripletFit),

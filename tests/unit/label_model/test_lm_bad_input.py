@@ -104,7 +104,7 @@ def test_too_many_classes_names_what_works(variant):
 @pytest.mark.parametrize(
     ("variant", "settings", "message"),
     [
-        ("adam", None, "variant is 'adam'; choose one of majority, "),
+        ("adam", None, "variant is 'adam'; choose one of adaptive, majority, "),
         ("majority", {"epochs": 3}, "variant 'majority' has no setting epochs; it has: none"),
         ("paper", {"potental": "snorkel"}, "no setting potental; it has: potential, "),
         ("paper", DawidSkeneSettings(), "settings are DawidSkeneSettings; variant 'paper' takes PaperSettings"),
