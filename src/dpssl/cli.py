@@ -75,6 +75,8 @@ def _label(chosen: dict[str, Any]) -> int:
             if chosen[name]:
                 raise InputError(f"--{name} {chosen[name]}: only for a file of votes; {chosen['source']} is a run")
         return _finish(_open(chosen, "label"), resolve_votes)
+    if not os.path.exists(chosen["source"]):
+        raise InputError(f"{chosen['source']}: no such run folder or file of votes; `dpssl lfs` makes a run with votes")
     from dpssl.label_votes import label_vote_file
 
     label_vote_file(chosen["source"], chosen["labels"], chosen["out"], chosen["set"].get("label_model"))

@@ -24,9 +24,9 @@ def label_vote_file(source: str, labels: str | None, out: str | None, variant: s
     if model.variant not in VARIANTS:
         raise InputError(f"--label-model {model.variant!r}: choose one of {', '.join(VARIANTS)}")
     confidence = table.confidence if VARIANTS[model.variant].uses_confidence else None
+    folder = RunFolder.create(out)  # before the minutes that a fit may take
     model.fit(table.votes, y, confidence=confidence, specialties=table.specialties)
     soft_labels = model.predict_proba(table.votes, confidence)
-    folder = RunFolder.create(out)
     model.save(folder.path("label_model.safetensors"))
     names = table.class_names or [str(label) for label in range(n_classes)]
     folder.write_soft_labels(ids, names, soft_labels, covered(table.votes))

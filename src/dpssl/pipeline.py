@@ -192,6 +192,7 @@ def is_half_done(run: Run, step: str) -> bool:
 
 def forget(run: Run, step: str) -> None:
     """Remove what `step` made and everything made from it, so that it can be done again."""
+    {"label": run.folder.read_votes, "train": run.folder.read_soft_labels}[step]()  # fails where it cannot be
     steps = list(RESULTS)[list(RESULTS).index(step) :]
     for name in [SUMMARY, *(name for each in steps for name in RESULTS[each])]:
         run.folder.path(name).unlink(missing_ok=True)

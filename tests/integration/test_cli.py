@@ -310,6 +310,14 @@ def test_unusable_labels_are_named(
     assert not (tmp_path / "soft").exists()
 
 
+def test_label_never_overwrites(warm_cli: Any, run_copy: Path) -> None:
+    before = (run_copy / "soft_labels.npz").read_bytes()
+    refused = warm_cli("label", run_copy / "votes.npz", "--out", run_copy)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"dpssl label: --out {run_copy}"), "before the votes are fitted"
+    assert (run_copy / "soft_labels.npz").read_bytes() == before
+
+
 def test_flags_for_a_file_of_votes_are_refused_for_a_run(warm_cli: Any, run_copy: Path) -> None:
     failed = warm_cli("label", run_copy, "--redo", "--labels", "known.csv")
     assert failed.returncode == 2

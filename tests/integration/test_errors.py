@@ -60,6 +60,7 @@ def test_errors_in_a_fresh_interpreter(run_cli: Any, tmp_path: Path) -> None:
         (["--label-model", "oracle"], ["--label-model 'oracle'", "majority"]),
         (["--steps", "ten"], ["--steps", "expected int, got 'ten'"]),
         (["--steps", "0"], ["--steps 0", "at least 1"]),
+        (["--seed", str(10**20)], ["--seed", str(10**20)]),
         (["--flip", "perhaps"], ["--flip", "true or false"]),
         (["--strong-ops", "rotate", "spin"], ["--strong-ops 'spin'", "rotate"]),
         (["--learning-rate", "nan"], ["--learning-rate nan"]),
@@ -203,7 +204,9 @@ def test_a_full_disk_during_a_checkpoint(refused: Callable[..., str], tiny: list
 
 @pytest.mark.parametrize("command", ["resume", "label", "train", "evaluate"])
 def test_what_is_no_run_cannot_be_opened(command: str, refused: Callable[..., str], tmp_path: Path) -> None:
-    assert "nowhere" in refused(command, "nowhere")
+    message = refused(command, "nowhere")
+    assert "nowhere: no such run folder" in message
+    assert "dpssl" in message.partition("nowhere")[2], "a way out"
     (tmp_path / "empty").mkdir()
     message = refused(command, "empty")
     assert "empty" in message
@@ -213,13 +216,18 @@ def test_what_is_no_run_cannot_be_opened(command: str, refused: Callable[..., st
 
 @pytest.mark.parametrize(
     ("command", "missing", "maker"),
-    [("label", "votes.npz", "dpssl lfs"), ("train", "soft_labels.npz", "dpssl label")],
+    [
+        ("label", "votes.npz", "dpssl lfs"),
+        ("train", "soft_labels.npz", "dpssl label"),
+        ("train", "lf_model.safetensors", "dpssl lfs"),
+    ],
 )
 def test_a_step_names_the_step_before(
     command: str, missing: str, maker: str, refused: Callable[..., str], run_copy: Path
 ) -> None:
-    for name in (missing, "soft_labels.npz", "end_model.safetensors"):
-        (run_copy / name).unlink(missing_ok=True)
+    result = {"label": "soft_labels.npz", "train": "end_model.safetensors"}[command]
+    for name in (missing, result):
+        (run_copy / name).unlink()
     message = refused(command, run_copy)
     assert missing in message
     assert maker in message
@@ -295,6 +303,19 @@ def test_a_redo_with_bad_flags_removes_nothing(
 ) -> None:
     files = files_of(run_copy)
     assert flags[1] in refused(flags[0], run_copy, "--redo", *flags[1:])
+    assert files_of(run_copy) == files
+
+
+@pytest.mark.parametrize(("step", "source"), [("label", "votes.npz"), ("train", "soft_labels.npz")])
+@pytest.mark.parametrize("content", [None, b"half a f"])
+def test_a_redo_without_its_source_removes_nothing(
+    step: str, source: str, content: bytes | None, refused: Callable[..., str], run_copy: Path
+) -> None:
+    (run_copy / source).unlink()
+    if content is not None:
+        (run_copy / source).write_bytes(content)
+    files = files_of(run_copy)
+    assert str(run_copy / source) in refused(step, run_copy, "--redo")
     assert files_of(run_copy) == files
 
 

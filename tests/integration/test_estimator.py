@@ -112,8 +112,14 @@ def test_labels_need_not_be_contiguous(digits: Any) -> None:
 
 
 def test_the_label_model_sees_confidence_only_where_asked(digits: Any, y: np.ndarray) -> None:
-    blind = DPSSLClassifier(device="cpu", settings={**TINY, "use_confidence": False}).fit(digits[0][:N_IMAGES], y)
+    sighted, blind = (
+        DPSSLClassifier(device="cpu", settings={**TINY, "label_model": "majority", "use_confidence": use})
+        .fit(digits[0][:N_IMAGES], y)
+        for use in (True, False)
+    )  # fmt: skip
+    np.testing.assert_array_equal(sighted.votes_, blind.votes_)
     np.testing.assert_allclose(blind.label_model_.predict_proba(blind.votes_), blind.soft_labels_)
+    assert not np.allclose(sighted.soft_labels_, blind.soft_labels_)
 
 
 def test_colour_images_larger_than_digits() -> None:

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +96,19 @@ def test_killed_from_outside_after_this_appears(
     wait_until(lambda: (folder / sign).exists() or (folder / "summary.json").exists(), command)
     command.send(signal.SIGKILL)
     resumed = warm_cli("resume", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same(folder)
+
+
+def test_killed_and_resumed_in_fresh_interpreters(
+    run_cli: Any, tiny: list[str], tmp_path: Path, assert_same: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "dpssl", "run", *tiny, "--checkpoint-minutes", "0", "--out", str(folder)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: (folder / "checkpoint" / "lfs-00000002").exists(), process)
+        process.kill()
+    resumed = run_cli("resume", folder)
     assert resumed.returncode == 0, resumed.stderr
     assert_same(folder)
 
