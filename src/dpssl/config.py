@@ -167,7 +167,7 @@ class LabelingConfig(Section):
 class LabelModelConfig(Section):
     """Step 2: from votes to soft labels."""
 
-    label_model: str = option("dawid-skene", "the model that resolves the votes; `majority` and `paper` among them")
+    label_model: str = option("adaptive", "the model that resolves the votes; `majority` and `paper` among them")
     use_confidence: bool = option(True, "let the label model see how sure each LF was, where it can")
 
 
