@@ -138,7 +138,7 @@ class LabelingConfig(Section):
     mcl_min_steps: int = option(100, "fewest steps of the first phase", least=1)
     mcl_max_steps: int = option(2000, "most steps of the first phase", least=1)
     mcl_tolerance: float = option(
-        0.02, "the first phase has converged when two windows in a row gain less than this share", least=0
+        0.02, "the first phase has converged when two windows in a row gain less than this share of log C", least=0
     )
     specialist_share: float = option(
         0.5, "an LF specialises in a class of whose samples it wins at least this share", least=0, most=1

@@ -43,12 +43,13 @@ def read_specialties(shares: Tensor, specialist_share: float = 0.5, min_speciali
     return specialties.scatter(0, most_often, True)  # changes nothing where a class has enough
 
 
-def has_converged(losses: list[float], tolerance: float, patience: int = 2) -> bool:
-    """Convergence of L^MCL: `patience` windows in a row less than the share `tolerance` below the best before them.
+def has_converged(losses: list[float], least_gain: float, patience: int = 2) -> bool:
+    """Convergence of L^MCL: `patience` windows in a row, none of them `least_gain` below the best before them.
 
-    `losses` are window means; a loss at zero has converged too.
+    `losses` are window means. The gain is absolute: a loss on its way to zero falls by a large share of itself for
+    ever, long after the winners are settled.
     """
     if len(losses) <= patience:
         return False
     best_before = min(losses[:-patience])
-    return all(loss > best_before * (1 - tolerance) or loss < 1e-3 for loss in losses[-patience:])
+    return all(best_before - loss < least_gain for loss in losses[-patience:])

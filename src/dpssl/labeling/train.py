@@ -5,6 +5,7 @@ weights averaged over training. Phase A is multiple-choice learning until it con
 winners and phase B trains with abstention on labelled and unlabelled images.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -115,9 +116,10 @@ def _run_multiple_choice(
 
     first, notes = watch.begin(STAGE_MCL, "Step 1 of 3, specialising", settings.mcl_max_steps, state)
     losses: list[float] = list(notes.get("losses", []))
+    least_gain = settings.mcl_tolerance * math.log(network.n_classes)  # log C: the loss of a guess
 
     def is_over(done: int) -> bool:
-        return done >= settings.mcl_min_steps and has_converged(losses, settings.mcl_tolerance)
+        return done >= settings.mcl_min_steps and has_converged(losses, least_gain)
 
     def after_window(done: int, metrics: dict[str, float]) -> bool:
         losses.append(metrics["loss"])

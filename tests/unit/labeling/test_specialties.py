@@ -95,18 +95,18 @@ def test_a_class_that_is_away_for_long_keeps_its_shares() -> None:
         ([1.0, 0.5, 0.495, 0.4], False),  # the last window still fell
         ([1.0, 0.5, 0.4, 0.399], False),  # one window is not two
         ([0.5, 0.7, 0.6], True),  # above the best before: no progress
-        ([1.0, 0.0, 0.0], True),
-        ([1.0, 1e-4, 1e-5], True),  # nothing left to learn
+        ([1.0, 0.01, 0.001], False),  # the first of the two still gained
+        ([1.0, 0.01, 0.001, 1e-5], True),  # a tenth of itself each time, and nothing left to learn
     ],
 )
 def test_convergence_is_two_windows_without_progress(losses: list[float], expected: bool) -> None:
-    assert has_converged(losses, tolerance=0.02) is expected
+    assert has_converged(losses, least_gain=0.02) is expected
 
 
 def test_windows_are_measured_against_the_best_before_all_of_them() -> None:
-    """A slow fall of 1.5 % a window is 3 % in two: still learning at a tolerance of 2 %."""
-    assert not has_converged([1.0, 0.985, 0.970], tolerance=0.02)
-    assert has_converged([1.0, 0.985, 0.981], tolerance=0.02)
+    """A slow fall of 1.5 % a window is 3 % in two: still learning where .02 is asked for."""
+    assert not has_converged([1.0, 0.985, 0.970], least_gain=0.02)
+    assert has_converged([1.0, 0.985, 0.981], least_gain=0.02)
 
 
 def test_patience() -> None:
