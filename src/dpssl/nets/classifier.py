@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from dpssl.nets.pooling import average_pool
+
 
 class Classifier(nn.Module):
     """Images (B, channels, H, W) -> logits (B, C)."""
@@ -16,7 +18,7 @@ class Classifier(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """Pooled features (B, D)."""
-        return cast(Tensor, self.backbone(images).float().mean((2, 3)))
+        return average_pool(self.backbone(images))
 
     def forward(self, images: Tensor) -> Tensor:
         pooled = self.features(images)

@@ -46,7 +46,7 @@ class AveragePooling(nn.Module):
         self.n_lfs = n_lfs
 
     def forward(self, features: Tensor) -> Tensor:
-        return features.float().mean((2, 3)).unsqueeze(1).expand(-1, self.n_lfs, -1)
+        return average_pool(features).unsqueeze(1).expand(-1, self.n_lfs, -1)
 
 
 def unit_rows(x: Tensor) -> Tensor:
@@ -56,8 +56,16 @@ def unit_rows(x: Tensor) -> Tensor:
 
 def unit_positions(features: Tensor) -> Tensor:
     """Feature map (B, D, h, w) -> L2-normalised positions (B, HW, D), in float32 or wider."""
-    wide = torch.promote_types(features.dtype, torch.float32)
-    return unit_rows(features.flatten(2).transpose(1, 2).to(wide))
+    return unit_rows(_widen(features).flatten(2).transpose(1, 2))
+
+
+def average_pool(features: Tensor) -> Tensor:
+    """Feature map (B, D, h, w) -> global average (B, D), in float32 or wider."""
+    return _widen(features).mean((2, 3))
+
+
+def _widen(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _squared_distance(positions: Tensor, centers: Tensor) -> Tensor:
