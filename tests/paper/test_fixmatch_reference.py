@@ -19,7 +19,7 @@ from dpssl.training.optim import FlatSGD
 
 N_LABELED, N_UNLABELED, N_CLASSES = 6, 12, 4
 MOMENTUM, DECAY, EMA, RATE = 0.9, 5e-4, 0.99, 0.03
-THRESHOLD = 0.3  # at random weights no prediction reaches .95; this one splits the batch
+THRESHOLD = 0.6  # at random weights few predictions reach .95; this one splits the batch
 
 
 @pytest.fixture
