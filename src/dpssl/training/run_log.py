@@ -43,7 +43,7 @@ class ProgressBar:
             self._bar = tqdm(total=total, initial=done, desc=title, unit="step", dynamic_ncols=True)
 
     def update(self, done: int, values: Mapping[str, float]) -> None:
-        text = "  ".join(f"{name} {value:.3f}" for name, value in values.items())
+        text = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(done - self._bar.n)

@@ -10,7 +10,7 @@ from dpssl.training.checkpoint import CheckpointStore
 from dpssl.training.run_log import ProgressBar, RunLog
 from dpssl.training.step import TrainState
 
-SHOWN_METRICS = ("loss", "coverage", "pseudo_label_rate")
+SHOWN_METRICS = {"loss": "loss", "coverage": "coverage", "pseudo_label_rate": "sure"}  # metric -> word on the bar
 
 
 class StopRequested(Exception):
@@ -67,7 +67,7 @@ class Watch:
     ) -> None:
         self.log.write(stage, step, {**metrics, "minutes": round(self.minutes(), 4)})
         if self._bar is not None:
-            self._bar.update(step, {name: metrics[name] for name in SHOWN_METRICS if name in metrics})
+            self._bar.update(step, {word: metrics[name] for name, word in SHOWN_METRICS.items() if name in metrics})
         out_of_time = 0 < self.max_minutes <= self.minutes_now()
         since_checkpoint = (time.monotonic() - self._checkpointed) / 60
         if self.folder and (self.stop_requested or out_of_time or since_checkpoint >= self.checkpoint_minutes):
