@@ -108,7 +108,9 @@ def open_run(path: str | Path, *, progress: bool = True) -> Run:
     """The run in an existing folder, with the configuration it was started with."""
     folder = RunFolder.open(path)
     if not folder.has(CONFIG):
-        raise RunFolderError(f"{path}: holds no {CONFIG}, so it is not a run; start one with `dpssl run --out {path}`")
+        raise RunFolderError(
+            f"{path}: holds no {CONFIG}, so there is nothing to resume; start a run with another --out"
+        )
     config = from_toml(folder.read_text(CONFIG), source=str(folder.path(CONFIG)))
     _require_unedited(folder, config)
     _use_threads(config)

@@ -84,6 +84,15 @@ def test_killed_before_it_touches(
     assert [path.name for path in folder.iterdir() if path.name.endswith((".unfinished", ".draft", ".part"))] == []
 
 
+def test_killed_before_it_has_a_configuration(begun: Callable[..., Path], warm_cli: Any) -> None:
+    """Nothing was computed and nothing can be resumed; the advice must not lead back here."""
+    folder = begun("config.toml")
+    refused = warm_cli("resume", folder)
+    assert refused.returncode == 2
+    assert "config.toml" in refused.stderr
+    assert "another --out" in refused.stderr
+
+
 @pytest.mark.parametrize(
     "sign",
     ["config.toml", "checkpoint/mcl-00000002", "checkpoint/lfs-00000002", "votes.npz", "checkpoint/end-00000002"],
