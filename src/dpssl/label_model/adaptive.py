@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN, UNLABELED
 from dpssl.label_model.calibration import apply_correction, fit_correction
-from dpssl.label_model.confidence import confidence_steps, step_thresholds
+from dpssl.label_model.confidence import N_STEPS, confidence_steps, rank_confidences
 from dpssl.label_model.dependence import copy_weights, count_agreement, dependence_weights
 from dpssl.label_model.difficulty import Difficulty, affords_difficulty
 from dpssl.label_model.em import (
@@ -39,6 +39,7 @@ from dpssl.label_model.em import (
     add_difficulty,
     count_views,
     make_batches,
+    most_votes,
     predictive_score,
     run_em,
     start_model,
@@ -50,6 +51,7 @@ from dpssl.label_model.votes import Bools, Floats, chunks
 Ints = NDArray[np.int64]
 
 DIFFICULTY_VIEWS = 5.0  # effective votes a vote must meet on its row before a shared difficulty can be told from chance
+MOST_VOTES = 100.0  # of one class on one row; e^boost to a higher power leaves the range of floats
 ABSENCE_MARGIN = 0.01  # nats per vote by which κ = 1 must predict better than κ = 0
 SPECIALIST_MAJORITY = 0.5  # share of specialists from which all LFs' silence counts
 EXPECTED_VOTES = 10.0  # votes for a class that chance does not keep away: e^-10
@@ -68,11 +70,11 @@ class AdaptiveFit:
     absence_weight: float  # κ
     lf_weight: Floats  # (K,) β
     boost: Floats  # (H, 3)
-    log_step: Floats  # (H, 3, S)
+    log_step: Floats  # (3, S)
     level_share: Floats  # (H,)
     look_alikes: Ints  # (C, M)
     look_alike_share: Floats  # (C, M)
-    step_begins: Ints  # (K, S - 1), see `confidence`; (K, 0) without confidences
+    confidence_ranks: Floats  # (K, bins), see `confidence`; (K, 0) without confidences
     slope: float  # s and b of `calibration`; 1 and 0 without labelled rows
     bias: Floats  # (C,)
     converged: bool
@@ -80,14 +82,14 @@ class AdaptiveFit:
 
     def predict_log_proba(self, votes: NDArray[Any], confidence: NDArray[Any] | None = None) -> Floats:
         """log P(y | row), (n, C). A model fitted with confidences goes by the votes alone where none are given."""
-        begins = self.step_begins if confidence is not None else self.step_begins[:, :0]
-        log_step = self.log_step if begins.size else np.zeros((*self.log_step.shape[:2], 1))
+        ranks = self.confidence_ranks if confidence is not None else self.confidence_ranks[:, :0]
+        log_step = self.log_step if ranks.size else np.zeros((3, 1))
         difficulty = Difficulty(self.boost, log_step, self.level_share, self.look_alikes, self.look_alike_share)
         tables = Tables(self.class_balance, self.says, self.silent, difficulty)
         model = Model(columns_from_counts(self.vote_count), tables, self.absence_weight, self.lf_weight)
         log_proba = np.empty((len(votes), len(self.class_balance)))
         for rows in chunks(*votes.shape):
-            outcomes = _outcomes(votes[rows], None if confidence is None else confidence[rows], begins)
+            outcomes = _outcomes(votes[rows], None if confidence is None else confidence[rows], ranks)
             log_proba[rows] = _log_proba(model, outcomes)
         return apply_correction(log_proba, self.slope, self.bias)
 
@@ -108,9 +110,9 @@ def fit_adaptive(
     an LF that may name one class from one that happened to; class_balance (C,) fixes π; sample_weight (n,).
     """
     n_lfs = votes.shape[1]
-    begins = np.zeros((n_lfs, 0), dtype=np.int64) if confidence is None else step_thresholds(votes, confidence)
-    n_steps = begins.shape[1] + 1
-    outcomes = _outcomes(votes, confidence, begins)
+    ranks = np.zeros((n_lfs, 0)) if confidence is None else rank_confidences(votes, confidence)
+    n_steps = 1 if confidence is None else N_STEPS
+    outcomes = _outcomes(votes, confidence, ranks)
     rows = sample_rows(outcomes, n_classes * n_steps, y, sample_weight, rows_needed(n_classes))
     model, n_iter, converged = _learn(rows, n_classes, n_steps, specialties, class_balance)
     slope, bias = _correction(model, rows)
@@ -127,7 +129,7 @@ def fit_adaptive(
         level_share=difficulty.level_share,
         look_alikes=difficulty.look_alikes,
         look_alike_share=difficulty.look_alike_share,
-        step_begins=begins,
+        confidence_ranks=ranks,
         slope=slope,
         bias=bias,
         converged=converged,
@@ -153,16 +155,15 @@ def find_specialists(vote_count: Floats, specialties: Bools | None) -> Bools:
     return np.asarray(missed | (named.sum(1) <= 1))
 
 
-def _outcomes(votes: NDArray[Any], confidence: NDArray[Any] | None, begins: Ints) -> NDArray[Any]:
+def _outcomes(votes: NDArray[Any], confidence: NDArray[Any] | None, ranks: Floats) -> NDArray[Any]:
     """Votes and steps of confidence as one number, v · S + s; the votes themselves without confidences."""
-    if confidence is None or begins.shape[1] == 0:
+    if confidence is None or ranks.shape[1] == 0:
         return votes
-    n_steps = begins.shape[1] + 1
     outcomes = np.empty(votes.shape, dtype=np.int32)
     for rows in chunks(*votes.shape):
         part = np.asarray(votes[rows]).astype(np.int32)
-        steps = confidence_steps(confidence[rows], begins)
-        outcomes[rows] = np.where(part == ABSTAIN, ABSTAIN, part * n_steps + steps)
+        steps = confidence_steps(part, confidence[rows], ranks)
+        outcomes[rows] = np.where(part == ABSTAIN, ABSTAIN, part * N_STEPS + steps)
     return outcomes
 
 
@@ -193,8 +194,8 @@ def _learn(
             lf_weight = np.minimum(lf_weight, repeated)
             batches = make_batches(rows, columns, lf_weight, n_steps)
             model, n_iter, converged = learn_classes(model.absence_weight)
-    enough_views = count_views(batches) >= DIFFICULTY_VIEWS
-    if enough_views and model.absence_weight == 1.0 and affords_difficulty(n_classes, n_lfs):
+    enough_votes = count_views(batches) >= DIFFICULTY_VIEWS and most_votes(batches) <= MOST_VOTES
+    if enough_votes and model.absence_weight == 1.0 and affords_difficulty(n_classes, n_lfs):
         start = add_difficulty(model)
         model, n_more, converged = run_em(start, batches, class_balance, DIFFICULTY_ITERATIONS, DIFFICULTY_TOL)
         n_iter += n_more
@@ -203,7 +204,7 @@ def _learn(
 
 def _log_proba(model: Model, outcomes: NDArray[Any]) -> Floats:
     """log P(y | row) of rows of outcomes, (n, C)."""
-    step, n_steps = EStep(model), model.tables.difficulty.log_step.shape[2]
+    step, n_steps = EStep(model), model.tables.difficulty.log_step.shape[1]
     rows = WeightedRows(outcomes, np.full(len(outcomes), UNLABELED), np.ones(len(outcomes)))
     batches = make_batches(rows, model.columns, model.lf_weight, n_steps)
     proba = np.concatenate([step.class_mass(batch)[0] for batch in batches])

@@ -1,8 +1,12 @@
-"""Step 2, the default model: LFs' confidences as S ordered steps.
+"""Step 2, the default model: LFs' confidences as S ordered steps, relative to the other votes of the row.
 
-LFs are confident on scales of their own, so what counts is the rank of a confidence among those of the same LF's
-votes: step s holds mid-ranks s/S … (s + 1)/S. An LF whose confidences are all equal gets the middle step everywhere.
-How much a step says is learnt (c_h in `difficulty`), alike for all LFs; steps that say nothing change nothing.
+LFs are confident on scales of their own, so a confidence is first ranked among those of the same LF's votes (mid-ranks
+in 0 … 1). On a hard row all LFs are unsure together, which says that the row is hard, not who is right; so what counts
+is a vote's rank less the mean rank of its row, in five steps. An LF, or all of them, with one confidence for
+everything is always in the middle. How much a step says is learnt (c in `difficulty`), alike for all LFs.
+
+Absolute ranks, and steps whose meaning may differ with the row's difficulty, labelled worse than no confidences at all
+(votes of small classifiers on scikit-learn's digits, docs/label_model.md).
 """
 
 from typing import Any
@@ -11,40 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN
-from dpssl.label_model.votes import chunks
+from dpssl.label_model.votes import Floats, chunks
 
-Ints = NDArray[np.int64]
-
-N_STEPS = 5
-N_BINS = 4096  # confidences are ranked on a logit scale, where .999 and .9999 differ as .9 and .99 do
+STEP_BEGINS = np.array([-0.3, -0.1, 0.1, 0.3])  # relative rank at which steps 1 … 4 begin
+N_STEPS = len(STEP_BEGINS) + 1
+N_BINS = 1024  # confidences are ranked on a logit scale, where .999 and .9999 differ as .9 and .99 do
 LARGEST_LOGIT = 16.0
 
 
-def step_thresholds(votes: NDArray[Any], confidence: NDArray[Any]) -> Ints:
-    """(K, S - 1): the bin at which each LF's step s = 1 … S - 1 begins; N_BINS for steps it never takes."""
+def rank_confidences(votes: NDArray[Any], confidence: NDArray[Any]) -> Floats:
+    """(K, bins): the mid-rank of every confidence among the votes of the same LF."""
     n_lfs = votes.shape[1]
     counts = np.zeros((n_lfs, N_BINS))
     for rows in chunks(*votes.shape):
         spoken, bins = np.asarray(votes[rows]) != ABSTAIN, _bins(confidence[rows])
         for k in range(n_lfs):
             counts[k] += np.bincount(bins[spoken[:, k], k], minlength=N_BINS)
-    mid_rank = (counts.cumsum(1) - counts / 2) / np.maximum(counts.sum(1, keepdims=True), 1)  # (K, bins)
-    thresholds = np.empty((n_lfs, N_STEPS - 1), dtype=np.int64)
-    for s in range(1, N_STEPS):
-        reached = (mid_rank >= s / N_STEPS) & (counts > 0)
-        thresholds[:, s - 1] = np.where(reached.any(1), reached.argmax(1), N_BINS)
-    return thresholds
+    return np.asarray((counts.cumsum(1) - counts / 2) / np.maximum(counts.sum(1, keepdims=True), 1))
 
 
-def confidence_steps(confidence: NDArray[Any], thresholds: Ints) -> Ints:
-    """The step of every confidence, (n, K) with values 0 … S - 1."""
-    bins = _bins(confidence)
-    steps: Ints = (bins[:, :, None] >= thresholds).sum(2)
-    return steps
+def confidence_steps(votes: NDArray[Any], confidence: NDArray[Any], ranks: Floats) -> NDArray[np.int64]:
+    """The step of every vote, (n, K) with values 0 … S - 1; abstentions get one too, without meaning."""
+    spoken = votes != ABSTAIN
+    rank = ranks[np.arange(votes.shape[1]), _bins(confidence)] * spoken  # (n, K)
+    row_mean = rank.sum(1, keepdims=True) / np.maximum(spoken.sum(1, keepdims=True), 1)
+    relative = (rank - row_mean).round(9)  # equal ranks differ by rounding only
+    return np.asarray(np.searchsorted(STEP_BEGINS, relative, side="right"))
 
 
-def _bins(confidence: NDArray[Any]) -> Ints:
+def _bins(confidence: NDArray[Any]) -> NDArray[np.int64]:
     probability = np.clip(np.asarray(confidence, dtype=np.float64), 1e-9, 1 - 1e-9)
     logit = np.log(probability) - np.log1p(-probability)
-    bins: Ints = ((logit / LARGEST_LOGIT + 1) * (N_BINS / 2)).astype(np.int64)
-    return np.clip(bins, 0, N_BINS - 1)
+    return np.clip(((logit / LARGEST_LOGIT + 1) * (N_BINS / 2)).astype(np.int64), 0, N_BINS - 1)

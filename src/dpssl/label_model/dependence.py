@@ -20,7 +20,7 @@ from dpssl.label_model.em import Model
 from dpssl.label_model.votes import Floats
 
 COPY_OVERLAP = 0.99  # same votes over rows on which either speaks
-FREE_DEPENDENCE = 0.25  # ρ₀
+FREE_DEPENDENCE = 0.2  # ρ₀
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ and a model that multiplies them is over-confident. Here every row has a difficu
 ℓ ≠ y, and given (y, ℓ, h) the votes are independent:
 
     P(v_k | y, ℓ, h)  = T_k(v_k | y) · e^{b_h[role(v_k)]} / Z_k(y, ℓ, h)
-    P(s_k | v_k, …)   = c_h(s_k | role(v_k))                     s_k: how confident LF k is, in S steps
+    P(s_k | v_k, y)   = c(s_k | v_k = y or not)^γ                s_k: how confident LF k is, in S steps (`confidence`)
     P(y, ℓ, h)        = π_y · a(ℓ | y) · w_h                     role: the truth (v = y), the look-alike (v = ℓ), other
 
 T_k is the LF's own table (abstaining is an outcome and has b = 0); b, c and w are shared by all LFs, so that they are
@@ -14,7 +14,7 @@ learnt from all votes and cannot bend to one class: free components per class fi
 | symbol | argument | shape |
 | --- | --- | --- |
 | b_h[role] | `boost` | (H, 3) |
-| log c_h(s, role) | `log_step` | (H, 3, S) |
+| γ log c(s, role) | `log_step` | (3, S) |
 | w_h | `level_share` | (H,) |
 | ℓ, a(ℓ, y) | `look_alikes`, `look_alike_share` | (C, M), the M likeliest per class |
 
@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpssl.label_model.class_votes import ClassVotes
 from dpssl.label_model.votes import Floats
 
 Ints = NDArray[np.int64]
@@ -40,6 +41,7 @@ HARDEST_BOOST = np.array([-1.8, 3.0, 0.5])  # on hard rows the look-alike takes 
 LARGEST_BOOST = 5.0  # beyond e^5 a level only explains rows away (seen on votes of near-copies)
 BOOST_PRIOR = 0.01  # pseudo-votes per row that hold each boost near its start
 STEP_PRIOR = 10.0  # pseudo-votes that hold the steps of each role at their overall shares
+STEP_TRUST = 0.5  # γ: confidences on one row depend on each other even after the row's mean is taken off
 TINY = 1e-300
 
 
@@ -48,7 +50,7 @@ class Difficulty:
     """Parameters shared by all LFs; see the module's table of symbols."""
 
     boost: Floats  # (H, 3)
-    log_step: Floats  # (H, 3, S)
+    log_step: Floats  # (3, S)
     level_share: Floats  # (H,)
     look_alikes: Ints  # (C, M)
     look_alike_share: Floats  # (C, M)
@@ -80,7 +82,7 @@ def no_difficulty(n_classes: int, n_steps: int) -> Difficulty:
     """One level, no look-alikes: the votes are independent given the class."""
     return Difficulty(
         boost=np.zeros((1, 3)),
-        log_step=np.full((1, 3, n_steps), -np.log(n_steps)),
+        log_step=np.zeros((3, n_steps)),
         level_share=np.ones(1),
         look_alikes=np.zeros((n_classes, 0), dtype=np.int64),
         look_alike_share=np.zeros((n_classes, 0)),
@@ -90,7 +92,7 @@ def no_difficulty(n_classes: int, n_steps: int) -> Difficulty:
 def starting_difficulty(vote_rate: Floats, log_step: Floats, n_lfs: int) -> Difficulty:
     """Where EM starts: levels spread evenly from easy to hard, look-alikes by how often their votes fall on a class.
 
-    vote_rate (C, C): expected number of votes for v (column) on a row of class y; log_step (1, 3, S).
+    vote_rate (C, C): expected number of votes for v (column) on a row of class y; log_step (3, S).
     """
     n_classes = len(vote_rate)
     confusable = np.where(np.eye(n_classes, dtype=bool), -1.0, vote_rate.round(9))
@@ -98,7 +100,7 @@ def starting_difficulty(vote_rate: Floats, log_step: Floats, n_lfs: int) -> Diff
     look_alikes = np.argsort(-confusable, axis=1, kind="stable")[:, :n_alike]  # (C, M)
     return Difficulty(
         boost=_starting_boost(),
-        log_step=np.repeat(log_step, N_LEVELS, axis=0),
+        log_step=log_step,
         level_share=np.full(N_LEVELS, 1 / N_LEVELS),
         look_alikes=look_alikes,
         look_alike_share=np.full((n_classes, n_alike), 1 / n_alike),
@@ -132,71 +134,82 @@ def log_states(difficulty: Difficulty, log_balance: Floats, log_normalizer: Floa
 
 
 def posterior(
-    difficulty: Difficulty, states: Floats, evidence: Floats, votes: Floats, y: Ints, weight: Floats
+    difficulty: Difficulty, states: Floats, evidence: Floats, votes: ClassVotes, y: Ints, weight: Floats
 ) -> tuple[Floats, SharedCounts, Floats]:
-    """P(y | row) (n, C), the expected counts of the shared states, and the log-likelihood of each row (n,).
+    """weight · P(y | row) (n, C), the expected counts of the shared states, and the log-likelihood of each row (n,).
 
-    states: `log_states`; evidence (n, C): Σ_k log T_k(v_k | y); votes (n, C, S): number of votes by class and step of
-    confidence; y (n,): the known class or -1; weight (n,).
+    states: `log_states`; evidence (n, C): Σ_k log T_k(v_k | y); y (n,): the known class or -1; weight (n,).
+    Boosts only touch classes with votes, so one dense exponential serves all levels.
     """
-    n_classes = votes.shape[1]
-    n_levels, n_alike = len(difficulty.level_share), difficulty.look_alikes.shape[1]
+    n_levels, has_alikes = len(difficulty.level_share), difficulty.look_alikes.shape[1] > 0
     per_vote = difficulty.boost[:, :, None] + difficulty.log_step  # (H, 3, S)
-    highest_state = states.max(1)  # (C, H) taken out of the matrix products, so that they cannot underflow
-    all_votes = votes.sum(1)  # (n, S)
-    most_votes = votes.sum(2).max(1)  # (n,)
+    gain = per_vote - per_vote[:, [OTHER]]  # (H, 3, S) over a vote for "other"
+    bound = np.maximum(gain.max(2), 0.0)[:, :, None] * votes.most  # (H, 3, n) at least the largest gain of a class
+    evidence = _only_known(evidence, y)
+    highest = evidence.max(1)  # (n,)
+    as_other = votes.total @ per_vote[:, OTHER].T  # (n, H)
+    scale = (as_other.T + bound[:, TRUTH] + bound[:, LOOK_ALIKE]).max(0) + states.max()  # (n,)
+    likelihood = np.exp(evidence - highest[:, None])  # (n, C)
     joint = np.empty((n_levels, *evidence.shape))
-    alike_weight, alike_sum, state_matrix = [], [], []
+    alikes = []
     for h in range(n_levels):
-        every_vote_other = all_votes @ per_vote[h, OTHER]  # (n,)
-        np.add(evidence, _weigh(votes, per_vote[h, TRUTH] - per_vote[h, OTHER]), out=joint[h])
-        joint[h] += highest_state[:, h]
-        if n_alike == 0:
-            joint[h] += every_vote_other[:, None]
-            continue
-        matrix = np.zeros((n_classes, n_classes))
-        relative = np.exp(states[:, :, h] - highest_state[:, h, None])
-        np.put_along_axis(matrix, difficulty.look_alikes, relative, axis=1)
-        gain = per_vote[h, LOOK_ALIKE] - per_vote[h, OTHER]  # (S,)
-        bound = max(gain.max(), 0.0) * most_votes  # (n,) at least the largest exponent below
-        weight_of_alike = np.exp(_weigh(votes, gain) - bound[:, None])  # (n, C) by ℓ
-        joint[h] += (every_vote_other + bound)[:, None]
-        alike_weight.append(weight_of_alike)
-        alike_sum.append(weight_of_alike @ matrix.T + TINY)  # (n, C) by y
-        state_matrix.append(matrix)
-    known = np.flatnonzero(y >= 0)
-    joint[:, known] += np.where(np.arange(n_classes) == y[known, None], 0.0, -np.inf)
-    largest = joint.max(0).max(1)  # (n,)
-    np.exp(joint - largest[:, None], out=joint)
-    for h, summed in enumerate(alike_sum):
-        joint[h] *= summed
-    total = joint.sum(0).sum(1)
+        level = np.exp(as_other[:, h] + bound[h, LOOK_ALIKE] + states[:, :, h].max() - scale)  # (n,)
+        np.multiply(likelihood, level[:, None], out=joint[h])
+        joint[h].ravel()[votes.cells] *= np.exp(votes.count @ gain[h, TRUTH])
+        if has_alikes:
+            alikes.append(_Alikes.of(difficulty, states[:, :, h], votes, gain[h, LOOK_ALIKE], bound[h, LOOK_ALIKE]))
+            joint[h] *= alikes[h].summed
+        else:
+            joint[h] *= np.exp(states[:, 0, h] - states[:, 0, h].max())
+    total = joint.sum(0).sum(1)  # (n,)
     joint *= (weight / total)[:, None]  # (H, n, C) expected weight of every (h, y)
 
-    state_mass = np.empty((n_classes, max(n_alike, 1), n_levels))
+    state_mass = np.empty((evidence.shape[1], states.shape[1], n_levels))
     role_mass = np.zeros(per_vote.shape)
     for h in range(n_levels):
-        role_mass[h, TRUTH] = _count(joint[h], votes)
-        if n_alike == 0:
-            state_mass[:, 0, h] = joint[h].sum(0)
+        role_mass[h, TRUTH] = joint[h].ravel()[votes.cells] @ votes.count
+        if has_alikes:
+            state_mass[:, :, h], role_mass[h, LOOK_ALIKE] = alikes[h].count(difficulty, votes, joint[h])
         else:
-            ratio = joint[h] / alike_sum[h]
-            pairs = state_matrix[h] * (ratio.T @ alike_weight[h])  # (C, C) by y, ℓ
-            state_mass[:, :, h] = np.take_along_axis(pairs, difficulty.look_alikes, axis=1)
-            role_mass[h, LOOK_ALIKE] = _count(alike_weight[h] * (ratio @ state_matrix[h]), votes)
-        level_weight = joint[h] @ np.ones(n_classes)  # (n,)
-        role_mass[h, OTHER] = level_weight @ all_votes - role_mass[h, TRUTH] - role_mass[h, LOOK_ALIKE]
-    return joint.sum(0), SharedCounts(state_mass, np.maximum(role_mass, 0.0)), np.log(total) + largest
+            state_mass[:, 0, h] = joint[h].sum(0)
+        role_mass[h, OTHER] = joint[h].sum(1) @ votes.total - role_mass[h, TRUTH] - role_mass[h, LOOK_ALIKE]
+    return joint.sum(0), SharedCounts(state_mass, np.maximum(role_mass, 0.0)), np.log(total) + highest + scale
 
 
-def _weigh(votes: Floats, weight: Floats) -> Floats:
-    """Σ_s votes[:, :, s] · weight[s], (n, C)."""
-    return votes[:, :, 0] * weight[0] if len(weight) == 1 else votes @ weight
+def _only_known(evidence: Floats, y: Ints) -> Floats:
+    known = np.flatnonzero(y >= 0)
+    if len(known):
+        evidence = evidence.copy()
+        evidence[known] += np.where(np.arange(evidence.shape[1]) == y[known, None], 0.0, -np.inf)
+    return evidence
 
 
-def _count(mass: Floats, votes: Floats) -> Floats:
-    """Σ over rows and classes of mass (n, C) · votes (n, C, S), (S,)."""
-    return mass.ravel() @ votes.reshape(-1, votes.shape[2])
+@dataclass(frozen=True)
+class _Alikes:
+    """Σ over the look-alikes at one level: e^{gain} is 1 for classes without votes, the rest is a sparse product."""
+
+    matrix: Floats  # (C, C) P(ℓ, h, …) by y and ℓ, relative to its largest
+    weight: Floats  # (pairs,) e^{gain - bound}
+    unvoted: Floats  # (n,) e^{-bound}
+    summed: Floats  # (n, C) by y
+
+    @classmethod
+    def of(cls, difficulty: Difficulty, states: Floats, votes: ClassVotes, gain: Floats, bound: Floats) -> "_Alikes":
+        matrix = np.zeros((len(states), len(states)))
+        np.put_along_axis(matrix, difficulty.look_alikes, np.exp(states - states.max()), axis=1)
+        weight, unvoted = np.exp(votes.count @ gain - bound[votes.rows]), np.exp(-bound)
+        summed = votes.times(weight - unvoted[votes.rows], matrix.T) + np.outer(unvoted, matrix.sum(1))
+        return cls(matrix, weight, unvoted, summed + TINY)
+
+    def count(self, difficulty: Difficulty, votes: ClassVotes, joint: Floats) -> tuple[Floats, Floats]:
+        """Expected rows by class and look-alike (C, M), and votes for the look-alike by step (S,)."""
+        ratio = joint / self.summed  # (n, C)
+        pairs = votes.transposed_times(self.weight - self.unvoted[votes.rows], ratio).T  # (C, C) by y, ℓ
+        pairs = self.matrix * (pairs + (self.unvoted @ ratio)[:, None])
+        by_step = [
+            float((self.matrix.T * votes.transposed_times(self.weight * count, ratio)).sum()) for count in votes.count.T
+        ]
+        return np.take_along_axis(pairs, difficulty.look_alikes, axis=1), np.array(by_step)
 
 
 def expected_counts(
@@ -229,7 +242,7 @@ def update_difficulty(difficulty: Difficulty, counts: SharedCounts, expected_rol
 
     expected_roles (H, 3); None when there are no boosts.
     """
-    log_step = _step_shares(counts.role_mass, has_look_alikes=expected_roles is not None)
+    log_step = _step_evidence(counts.role_mass)
     if expected_roles is None:
         return replace(difficulty, log_step=log_step)
     counted = counts.role_mass.sum(2)  # (H, 3)
@@ -252,10 +265,11 @@ def _starting_boost() -> Floats:
     return np.asarray((1 - mix) * EASIEST_BOOST + mix * HARDEST_BOOST)
 
 
-def _step_shares(role_mass: Floats, has_look_alikes: bool) -> Floats:
-    """log c_h(s | role), (H, 3, S), shrunk to the steps' overall shares."""
-    if not has_look_alikes:
-        role_mass = role_mass[:, [TRUTH, OTHER, OTHER]]
-    overall = role_mass.sum((0, 1))  # (S,)
-    smoothed = role_mass + STEP_PRIOR * (overall + 1.0) / (overall + 1.0).sum()
-    return np.asarray(np.log(smoothed / smoothed.sum(2, keepdims=True)))
+def _step_evidence(role_mass: Floats) -> Floats:
+    """γ log c(s | role), (3, S), with c shrunk to the steps' overall shares; all wrong votes have one c."""
+    by_role = role_mass.sum(0)  # (3, S)
+    mass = np.stack([by_role[TRUTH], by_role[LOOK_ALIKE] + by_role[OTHER]])  # (2, S)
+    overall = (mass.sum(0) + 1.0) / (mass.sum(0) + 1.0).sum()
+    share = mass + STEP_PRIOR * overall
+    share /= share.sum(1, keepdims=True)
+    return STEP_TRUST * np.log(share / overall)[[0, 1, 1]]

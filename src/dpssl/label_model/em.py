@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN
+from dpssl.label_model.class_votes import ClassVotes, count_class_votes
 from dpssl.label_model.difficulty import (
     N_LEVELS,
     SharedCounts,
@@ -38,7 +39,7 @@ Ints = NDArray[np.int64]
 
 CLASS_ITERATIONS, CLASS_TOL = 50, 1e-4  # EM without difficulty; tol is log-likelihood per row
 DIFFICULTY_ITERATIONS, DIFFICULTY_TOL = 30, 5e-4
-CHUNK_CELLS = 1 << 19  # rows · classes · levels handled at a time
+CHUNK_CELLS = 1 << 20  # rows · classes · levels handled at a time
 STARTING_DOUBT = 0.3  # votes that every class has before the first is counted
 DECIMALS = 10  # rounding noise of a posterior is dropped, so that the order of rows and LFs cannot grow from it
 
@@ -58,7 +59,7 @@ class Batch:
     """Some rows, ready for the E step."""
 
     one_hot: OneHotVotes
-    votes: NDArray[np.float32]  # (n, C, S) votes by class and step of confidence, weighted by β
+    votes: ClassVotes  # by class and step of confidence, weighted by β
     covered: NDArray[np.bool_]  # (n,) has a vote
     y: Ints  # (n,)
     weight: Floats  # (n,)
@@ -77,21 +78,25 @@ def _make_batch(rows: WeightedRows, part: slice, columns: Columns, lf_weight: Fl
     n, n_classes = len(outcomes), columns.code.shape[1]
     votes = np.where(outcomes == ABSTAIN, ABSTAIN, outcomes // n_steps)
     row, lf = np.nonzero(votes != ABSTAIN)
-    cell = row * (n_classes * n_steps) + outcomes[row, lf]
-    by_step = np.bincount(cell, lf_weight[lf], n * n_classes * n_steps).reshape(n, n_classes, n_steps)
+    class_votes = count_class_votes(n, n_classes, n_steps, row, outcomes[row, lf], lf_weight[lf])
     one_hot = OneHotVotes(columns.encode(votes), columns.n_codes)
     covered = np.diff(one_hot.indptr) > 0
-    return Batch(one_hot, by_step.astype(np.float32), covered, rows.y[part], rows.weight[part])
+    return Batch(one_hot, class_votes, covered, rows.y[part], rows.weight[part])
 
 
 def count_views(batches: Iterable[Batch]) -> float:
     """d: how many votes (in weights β) a vote meets on its row, itself included."""
     votes = squares = 0.0
     for batch in batches:
-        per_row = batch.votes.sum((1, 2), dtype=np.float64)
+        per_row = batch.votes.total.sum(1)
         votes += float(batch.weight @ per_row)
         squares += float(batch.weight @ np.square(per_row))
     return squares / votes if votes > 0 else 0.0
+
+
+def most_votes(batches: Iterable[Batch]) -> float:
+    """The most votes (in weights β) that one class gets on one row."""
+    return max(float(batch.votes.most.max(initial=0.0)) for batch in batches)
 
 
 class EStep:
@@ -112,8 +117,7 @@ class EStep:
 
     def class_mass(self, batch: Batch) -> tuple[Floats, SharedCounts, Floats]:
         """weight · P(y | row) (n, C), expected counts of the shared state, and log-likelihoods (n,)."""
-        votes = batch.votes.astype(np.float64)
-        return posterior(self.difficulty, self.states, self.evidence(batch), votes, batch.y, batch.weight)
+        return posterior(self.difficulty, self.states, self.evidence(batch), batch.votes, batch.y, batch.weight)
 
     def count(self, batches: Iterable[Batch]) -> Counts:
         """Expected counts over all batches."""
@@ -131,7 +135,7 @@ def start_model(
 ) -> Model:
     """Tables counted from vote shares, with the labels where there are any."""
     n_lfs, n_classes = columns.code.shape
-    n_steps = batches[0].votes.shape[2]
+    n_steps = batches[0].votes.total.shape[1]
     blank = Tables(
         np.full(n_classes, 1 / n_classes),
         np.zeros((len(columns.lf), n_classes)),
@@ -145,8 +149,8 @@ def start_model(
 
 
 def _vote_share(batch: Batch) -> tuple[Floats, SharedCounts, Floats]:
-    n, n_classes, n_steps = batch.votes.shape
-    share = batch.votes.sum(2, dtype=np.float64) + STARTING_DOUBT
+    (n, n_steps), n_classes = batch.votes.total.shape, batch.votes.n_classes
+    share = batch.votes.times(batch.votes.count.sum(1), np.eye(n_classes)) + STARTING_DOUBT
     share /= share.sum(1, keepdims=True)
     known = np.flatnonzero(batch.y >= 0)
     share[known] = np.eye(n_classes)[batch.y[known]]
