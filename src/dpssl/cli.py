@@ -16,10 +16,10 @@ from dpssl.config import Config, flag, load_config_file, load_preset, options, p
 from dpssl.errors import DPSSLError, InputError, RunFolderError
 
 if TYPE_CHECKING:
-    from dpssl.pipeline import Run
+    from dpssl.runs import Run
 
 EXIT_BAD_INPUT = 2
-EXIT_STOPPED = 143  # what a shell reports for a program ended by SIGTERM
+EXIT_SIGNAL = 128  # plus the signal's number is what a shell reports for a program ended by it
 REDO_HELP = "replace this step's result in the run, and remove what was made from it"
 STEP_SECTIONS = {"label": ("label_model",), "train": ("end_model", "optim", "augment")}
 
@@ -39,14 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         print("\nstopped; `dpssl resume` continues from the last checkpoint", file=sys.stderr)
-        return 130
+        return EXIT_SIGNAL + 2
 
 
 # ------------------------------------------------------------------------------------------------------------- commands
 
 
 def _run(chosen: dict[str, Any]) -> int:
-    from dpssl.pipeline import run_all, start_run
+    from dpssl.pipeline import run_all
+    from dpssl.runs import start_run
 
     run = start_run(_new_config(chosen), chosen["out"])
     _say_start(run)
@@ -54,7 +55,8 @@ def _run(chosen: dict[str, Any]) -> int:
 
 
 def _lfs(chosen: dict[str, Any]) -> int:
-    from dpssl.pipeline import start_run, train_labeling_functions
+    from dpssl.pipeline import train_labeling_functions
+    from dpssl.runs import start_run
 
     run = start_run(_new_config(chosen), chosen["out"])
     _say_start(run)
@@ -77,9 +79,12 @@ def _label(chosen: dict[str, Any]) -> int:
         return _finish(_open(chosen, "label"), resolve_votes)
     if not os.path.exists(chosen["source"]):
         raise InputError(f"{chosen['source']}: no such run folder or file of votes; `dpssl lfs` makes a run with votes")
+    if chosen["redo"]:
+        raise InputError(f"--redo: only for a run; {chosen['source']} is a file of votes, choose another --out")
     from dpssl.label_votes import label_vote_file
 
-    label_vote_file(chosen["source"], chosen["labels"], chosen["out"], chosen["set"].get("label_model"))
+    settings = with_values(Config(), chosen["set"]).label_model
+    label_vote_file(chosen["source"], chosen["labels"], chosen["out"], settings)
     return 0
 
 
@@ -115,23 +120,23 @@ def _new_config(chosen: dict[str, Any]) -> Config:
 
 def _open(chosen: dict[str, Any], command: str) -> "Run":
     """An existing run. Flags may change what the step may choose freely; anything else would make it another run."""
-    from dpssl import pipeline
+    from dpssl import runs
 
-    run = pipeline.open_run(chosen["source"])
+    run = runs.open_run(chosen["source"])
     changed = with_values(run.config, chosen["set"])
     free = {entry.name for entry in options() if entry.section in STEP_SECTIONS.get(command, ())}
-    before, after = pipeline.settings_that_matter(run.config), pipeline.settings_that_matter(changed)
+    before, after = runs.settings_that_matter(run.config), runs.settings_that_matter(changed)
     for name in before:
         if before[name] != after[name] and name not in free:
             raise RunFolderError(
                 f"{flag(name)} {after[name]!r}: this run was started with {before[name]!r}; "
                 "leave the flag out, or start a new run with another --out"
             )
-    pipeline.check(changed)  # before anything is removed
+    runs.check(changed)  # before anything is removed
     if command in STEP_SECTIONS:
         _make_room(run, command, chosen["redo"], other_settings=before != after)
     if changed != run.config:
-        pipeline.change_config(run, changed)
+        runs.change_config(run, changed)
     return run
 
 
@@ -157,19 +162,23 @@ def _finish(run: "Run", work: Any) -> int:
     from dpssl.summary import as_text
     from dpssl.training.watch import StopRequested
 
-    asked_by_signal = False
+    received = 0
 
-    def stop(*_: object) -> None:
-        nonlocal asked_by_signal
-        asked_by_signal = True
+    def stop(number: int, _: object) -> None:
+        nonlocal received
+        received = number
         run.stop()
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
+            print("\nstopping after this window of steps; press Ctrl-C again to stop at once", file=sys.stderr)
 
     signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     try:
         work(run)
     except StopRequested:
         print(f"stopped; continue with: dpssl resume {run.folder.folder}", file=sys.stderr)
-        return EXIT_STOPPED if asked_by_signal else 0
+        return EXIT_SIGNAL + received if received else 0
     print(as_text(evaluate(run), run.folder))
     return 0
 
@@ -210,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--config", help="TOML file with settings, such as a run's config.toml")
         _add_settings(command)
     label = commands.add_parser("label", help="step 2 alone: soft labels from the votes of a run or of a file")
-    label.add_argument("source", metavar="RUN|VOTES", help="a run folder, or votes as .npz, .csv or .parquet")
+    label.add_argument("source", metavar="RUN|VOTES", help="a run folder, or votes as .npz, .npy, .csv or .parquet")
     label.add_argument("--labels", help="for a file of votes: .csv with the columns id and label, for rows you know")
     label.add_argument("--out", help="for a file of votes: folder to write the soft labels to")
     label.add_argument("--redo", action="store_true", help=REDO_HELP)

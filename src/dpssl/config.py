@@ -64,7 +64,7 @@ def flag(name: str) -> str:
 
 @dataclass(frozen=True)
 class RunConfig(Section):
-    seed: int = option(1, "seed of the split, the weights and every draw", least=0)
+    seed: int = option(1, "seed of the split, the weights and every draw", least=0, most=2**31)
     device: str = option("auto", "cpu, cuda, or auto: cuda where there is one", choices=("auto", "cpu", "cuda"))
     max_minutes: float = option(0.0, "stop cleanly after this many minutes, for `dpssl resume`; 0 = never", least=0)
     checkpoint_minutes: float = option(2.0, "write a checkpoint at least this often", least=0)

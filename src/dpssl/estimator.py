@@ -21,7 +21,7 @@ from dpssl.errors import InputError
 from dpssl.label_model import VARIANTS, LabelModel, covered
 from dpssl.labeling.train import train_lfs
 from dpssl.labeling.vote import cast_votes
-from dpssl.pipeline import check
+from dpssl.runs import check
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
 

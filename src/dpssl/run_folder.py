@@ -32,6 +32,7 @@ SOFT_LABELS = "soft_labels.npz"
 SOFT_LABELS_TABLE = "soft_labels.csv"
 MADE_BY = {
     VOTES: "dpssl lfs",
+    "lf_model.safetensors": "dpssl lfs",
     SOFT_LABELS: "dpssl label",
     "label_model.safetensors": "dpssl label",
     "end_model.safetensors": "dpssl train",

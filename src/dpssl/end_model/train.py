@@ -16,10 +16,10 @@ from dpssl.end_model.losses import labeled_risk, noise_aware_risk
 from dpssl.errors import InputError
 from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.nets.wide_resnet import WideResNet, initialize
-from dpssl.training.loop import run_windows
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
 from dpssl.training.precision import autocast, maybe_compiled
-from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
+from dpssl.training.stage import Stage, train_stage
+from dpssl.training.step import LossAndMetrics, TrainState
 from dpssl.training.watch import Watch
 
 STAGE = "end"
@@ -81,27 +81,18 @@ def train_end_model(
         noisy = noise_aware_risk(soft_logits, targets[soft]).mean()
         return supervised + noisy, {"labeled_loss": supervised, "soft_loss": noisy}
 
-    state = TrainState(optimizer, {"network": network}, draws)
-    step = TrainStep(compute, state)
-    if bank.images.is_cuda:
-        step.capture()
-    first, _ = watch.begin(STAGE, "Step 3 of 3, end model", settings.end_steps, state)
-
-    def after_window(done: int, metrics: dict[str, float]) -> bool:
-        watch.after_window(STAGE, done, metrics, state, {})
-        return False
-
-    run_windows(
-        step,
-        first_step=first,
-        n_steps=settings.end_steps,
-        window=config.labeling.window,
-        learning_rate=lambda index: cosine_learning_rate(
-            index, settings.end_steps, settings.end_learning_rate, config.optim.final_lr_fraction
+    stage = Stage(
+        STAGE,
+        "Step 3 of 3, end model",
+        settings.end_steps,
+        config.labeling.window,
+        learning_rate=lambda step: cosine_learning_rate(
+            step, settings.end_steps, settings.end_learning_rate, config.optim.final_lr_fraction
         ),
-        after_window=after_window,
+        batch_flag="--end-batch-size",
+        batch_size=settings.end_batch_size,
     )
-    watch.end()
+    train_stage(stage, compute, TrainState(optimizer, {"network": network}, draws), watch)
     optimizer.use_average()
     return network.eval()
 

@@ -13,6 +13,7 @@ from safetensors.numpy import save
 from dpssl.errors import InputError, RunFolderError
 
 FORMAT = "dpssl-label-model/1"
+METADATA_KEY = "dpssl"
 
 
 def save_parts(path: str | Path, header: dict[str, Any], parts: dict[str, Any]) -> None:
@@ -25,12 +26,15 @@ def save_parts(path: str | Path, header: dict[str, Any], parts: dict[str, Any]) 
         arrays = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
         tensors |= {f"{name}.{key}": np.ascontiguousarray(value) for key, value in arrays.items()}
         plain[name] = {key: value for key, value in fields.items() if key not in arrays}
-    content = save(tensors, {"format": FORMAT, "header": json.dumps(header), "plain": json.dumps(plain)})
+    # One entry: the format writes several in random order, and equal models should give equal bytes.
+    text = json.dumps({"format": FORMAT, "header": header, "plain": plain}, sort_keys=True)
+    content = save(tensors, {METADATA_KEY: text})
     unfinished = path.with_name(path.name + ".part")
     try:
         unfinished.write_bytes(content)
         os.replace(unfinished, path)
     except OSError as error:
+        unfinished.unlink(missing_ok=True)
         raise RunFolderError(f"{path}: cannot write the label model ({error})") from error
 
 
@@ -57,10 +61,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]], dict[s
         raise InputError(f"{path}: no such file of a label model")
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
+            metadata = json.loads((file.metadata() or {}).get(METADATA_KEY, "{}"))
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a dict)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: damaged, or not a label model ({error}); fit and save it again") from error
     if metadata.get("format") != FORMAT:
         raise InputError(f"{path}: not a label model of this version (format {metadata.get('format')!r})")
-    return json.loads(metadata["header"]), json.loads(metadata["plain"]), tensors
+    return metadata["header"], metadata["plain"], tensors

@@ -21,10 +21,10 @@ from dpssl.labeling.specialties import has_converged, read_specialties
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.wide_resnet import WideResNet, initialize
-from dpssl.training.loop import run_windows
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
 from dpssl.training.precision import autocast, maybe_compiled
-from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
+from dpssl.training.stage import Stage, train_stage
+from dpssl.training.step import LossAndMetrics, TrainState
 from dpssl.training.watch import Watch
 
 STAGE_MCL, STAGE_SSL = "mcl", "lfs"
@@ -114,32 +114,25 @@ def _run_multiple_choice(
             logits = forward(bank.network_input(images))
         return objective.loss(logits, labeled.labels[draw])
 
-    first, notes = watch.begin(STAGE_MCL, "Step 1 of 3, specialising", settings.mcl_max_steps, state)
-    losses: list[float] = list(notes.get("losses", []))
     least_gain = settings.mcl_tolerance * math.log(network.n_classes)  # log C: the loss of a guess
-
-    def is_over(done: int) -> bool:
-        return done >= settings.mcl_min_steps and has_converged(losses, least_gain)
-
-    def after_window(done: int, metrics: dict[str, float]) -> bool:
-        losses.append(metrics["loss"])
-        watch.after_window(STAGE_MCL, done, metrics, state, {"losses": losses})
-        return is_over(done)
-
-    step = TrainStep(compute, state)
-    if bank.images.is_cuda:
-        step.capture()
-    run_windows(
-        step,
-        first_step=first,
-        n_steps=first if is_over(first) else settings.mcl_max_steps,  # stopped just after it converged
-        window=settings.window,
+    stage = Stage(
+        STAGE_MCL,
+        "Step 1 of 3, specialising",
+        settings.mcl_max_steps,
+        settings.window,
         learning_rate=lambda _: config.optim.learning_rate,
-        after_window=after_window,
+        batch_flag="--batch-size",
+        batch_size=settings.batch_size,
+    )
+    train_stage(
+        stage,
+        compute,
+        state,
+        watch,
+        is_over=lambda done, losses: done >= settings.mcl_min_steps and has_converged(losses, least_gain),
     )
     shares = objective.winners.shares()
     network.specialties.copy_(read_specialties(shares, settings.specialist_share, settings.min_specialists))
-    watch.end()
 
 
 def _run_semi_supervised(
@@ -176,23 +169,15 @@ def _run_semi_supervised(
         labeled_logits, weak, strong = torch.split(masked, [settings.batch_size, n_unlabeled, n_unlabeled])
         return objective.loss(labeled_logits, labeled.labels[draw], weak, strong)
 
-    first, _ = watch.begin(STAGE_SSL, "Step 1 of 3, labeling functions", settings.steps, state)
-
-    def after_window(done: int, metrics: dict[str, float]) -> bool:
-        watch.after_window(STAGE_SSL, done, metrics, state, {})
-        return False
-
-    step = TrainStep(compute, state)
-    if bank.images.is_cuda:
-        step.capture()
-    run_windows(
-        step,
-        first_step=first,
-        n_steps=settings.steps,
-        window=settings.window,
-        learning_rate=lambda index: cosine_learning_rate(
-            index, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
+    stage = Stage(
+        STAGE_SSL,
+        "Step 1 of 3, labeling functions",
+        settings.steps,
+        settings.window,
+        learning_rate=lambda step: cosine_learning_rate(
+            step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
         ),
-        after_window=after_window,
+        batch_flag="--batch-size",
+        batch_size=settings.batch_size,
     )
-    watch.end()
+    train_stage(stage, compute, state, watch)

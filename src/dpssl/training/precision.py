@@ -3,7 +3,8 @@
 bfloat16 on a GPU; float32 on a CPU, where bfloat16 without matrix units is a hundred times slower.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -37,3 +38,13 @@ def maybe_compiled(network: nn.Module, device: torch.device, wanted: bool) -> Ca
     if wanted and device.type == "cuda":
         return cast(Callable[[Tensor], Tensor], torch.compile(network))
     return network
+
+
+@contextmanager
+def batch_that_fits(flag: str, batch_size: int) -> Iterator[None]:
+    """Turn running out of device memory into the advice that helps: which flag to lower, and to what."""
+    try:
+        yield
+    except torch.OutOfMemoryError as problem:
+        advice = f"try {flag} {max(1, batch_size // 2)} (now {batch_size})"
+        raise TrainingError(f"the device ran out of memory: {advice}, or a smaller network (--width)") from problem

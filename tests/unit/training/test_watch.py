@@ -156,7 +156,7 @@ def test_a_bar_off_the_terminal_prints_a_few_lines(capsys: pytest.CaptureFixture
     bar.close()
     printed = capsys.readouterr().err.splitlines()
     assert 5 <= len(printed) <= 11
-    assert printed[-1].startswith("Step 1: 1000/1000  loss 0.500  coverage 0.250")
+    assert printed[-1].startswith("Step 1: 1000/1000  loss 0.50  coverage 0.25")
 
 
 def test_a_hidden_bar_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
