@@ -1,73 +1,206 @@
-"""`dpssl label VOTES`: the label model on votes from anywhere. No image code and no network is imported."""
+"""`dpssl label VOTES`: the label model on votes from anywhere. No image code and no network is imported.
+
+Soft labels are predicted and written a chunk of rows at a time: memory-mapped votes (.npy) may be larger than memory.
+"""
 
 import csv
 import io
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpssl.config import LabelModelConfig
 from dpssl.constants import UNLABELED
-from dpssl.errors import InputError
-from dpssl.label_model import DEFAULT_VARIANT, VARIANTS, LabelModel, VoteTable, covered, read_votes
-from dpssl.run_folder import RunFolder
+from dpssl.errors import InputError, RunFolderError
+from dpssl.label_model import VARIANTS, LabelModel, VoteTable, covered, read_votes
+from dpssl.label_model.votes import chunks
+from dpssl.run_folder import SOFT_LABELS, SOFT_LABELS_TABLE, RunFolder
+from dpssl.step_files import SoftLabelFile, soft_label_table, string_array
+
+LARGEST_CLASS = 32767  # a mistyped class number would otherwise make that many classes
 
 
-def label_vote_file(source: str, labels: str | None, out: str | None, variant: str | None) -> None:
+def label_vote_file(source: str, labels: str | None, out: str | None, settings: LabelModelConfig) -> None:
     """Fit on the votes in `source`, print the table of labeling functions, write the soft labels to a new folder."""
+    variant = settings.label_model
+    if variant not in VARIANTS:
+        raise InputError(f"--label-model {variant!r}: choose one of {', '.join(VARIANTS)}")
     table = read_votes(source)
-    ids = _row_ids(table)
-    y = _read_labels(labels, ids) if labels else None
-    n_classes = _count_classes(table, y)
-    model = LabelModel(n_classes, variant or DEFAULT_VARIANT)
-    if model.variant not in VARIANTS:
-        raise InputError(f"--label-model {model.variant!r}: choose one of {', '.join(VARIANTS)}")
-    confidence = table.confidence if VARIANTS[model.variant].uses_confidence else None
+    ids = RowIds(source, table)
+    y = _read_labels(labels, ids, table.class_names) if labels else None
+    n_classes = _count_classes(source, table, y)
+    confidence = table.confidence if settings.use_confidence and VARIANTS[variant].uses_confidence else None
     folder = RunFolder.create(out)  # before the minutes that a fit may take
-    model.fit(table.votes, y, confidence=confidence, specialties=table.specialties)
-    soft_labels = model.predict_proba(table.votes, confidence)
+    model = LabelModel(n_classes, variant)
+    try:
+        model.fit(table.votes, y, confidence=confidence, specialties=table.specialties)
+    except InputError as problem:
+        raise InputError(f"{source}: {problem}") from None
     model.save(folder.path("label_model.safetensors"))
-    names = table.class_names or [str(label) for label in range(n_classes)]
-    folder.write_soft_labels(ids, names, soft_labels, covered(table.votes))
+    class_names = tuple(table.class_names or map(str, range(n_classes)))
+    n_covered = _write_soft_labels(folder, model, table.votes, confidence, ids, class_names)
     print(model.lf_summary())
-    share = 100 * covered(table.votes).mean()
-    print(f"\n{len(ids):,} rows, {n_classes} classes, model {model.variant}; {share:.2f} % covered")
-    print(f"Soft labels: {folder.path('soft_labels.csv')}")
+    share = 100 * n_covered / ids.n_rows
+    print(f"\n{ids.n_rows:,} rows, {n_classes} classes, model {variant}; {share:.2f} % covered")
+    print(f"Soft labels: {folder.path(SOFT_LABELS_TABLE)}")
 
 
-def _row_ids(table: VoteTable) -> NDArray[Any]:
-    return np.arange(len(table.votes)).astype(str) if table.ids is None else np.asarray(table.ids).astype(str)
+class RowIds:
+    """The ids of the rows of votes: the file's own, or row numbers, which take no memory."""
+
+    def __init__(self, source: str, table: VoteTable) -> None:
+        self.n_rows = len(table.votes) if table.votes.ndim else 0
+        if table.ids is not None and np.shape(table.ids) != (self.n_rows,):
+            raise InputError(f"{source}: ids have shape {np.shape(table.ids)}; give one for each of {self.n_rows} rows")
+        self._given = None if table.ids is None else string_array(table.ids)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(f"U{len(str(self.n_rows - 1))}") if self._given is None else self._given.dtype
+
+    def __getitem__(self, rows: slice) -> NDArray[np.str_]:
+        return np.arange(rows.start, rows.stop).astype(self.dtype) if self._given is None else self._given[rows]
+
+    def rows_of(self, id: str) -> list[int]:
+        """The rows that have this id: one, unless the id is unknown or not unique."""
+        if self._given is not None:
+            return self._rows_by_id.get(id, [])
+        is_row = id.isascii() and id.isdecimal() and len(id) <= len(str(self.n_rows)) and int(id) < self.n_rows
+        return [int(id)] if is_row else []
+
+    @cached_property
+    def _rows_by_id(self) -> dict[str, list[int]]:
+        rows: dict[str, list[int]] = {}
+        for row, id in enumerate(self._given.tolist() if self._given is not None else ()):
+            rows.setdefault(id, []).append(row)
+        return rows
 
 
-def _count_classes(table: VoteTable, y: NDArray[np.int64] | None) -> int:
+def _count_classes(source: str, table: VoteTable, y: NDArray[np.int64] | None) -> int:
     if table.class_names is not None:
         return len(table.class_names)
-    if table.specialties is not None:
+    if table.specialties is not None and table.specialties.ndim == 2:
         return int(table.specialties.shape[1])
-    highest = max(
-        int(np.max(table.votes, initial=UNLABELED)), int(np.max(y, initial=UNLABELED)) if y is not None else -1
-    )
+    if table.votes.dtype.kind not in "iuf":
+        raise InputError(f"{source}: votes have type {table.votes.dtype}; give class numbers, with -1 for abstain")
+    highest = max(float(np.max(part, initial=UNLABELED)) for part in (table.votes, y) if part is not None)
+    if highest > LARGEST_CLASS:
+        raise InputError(f"{source}: a vote or label names class {highest:g}; classes go up to {LARGEST_CLASS}")
     if highest < 1:
-        raise InputError("the votes name fewer than two classes; there is nothing to resolve")
-    return highest + 1
+        raise InputError(f"{source}: the votes name fewer than two classes; there is nothing to resolve")
+    return 2 if np.isnan(highest) else int(highest) + 1  # the fit names the row of a NaN
 
 
-def _read_labels(path: str, ids: NDArray[Any]) -> NDArray[np.int64]:
-    """Known labels: a CSV with the columns id and label (a class number), for any subset of the rows."""
-    row_of = {str(id): row for row, id in enumerate(ids)}
-    y = np.full(len(ids), UNLABELED, dtype=np.int64)
+def _read_labels(path: str, ids: RowIds, class_names: list[str] | None) -> NDArray[np.int64]:
+    """Known labels, (n,): a CSV with the columns id and label, for any of the rows.
+
+    A label is a class name, where the file of votes holds those, or else a class number; empty or -1 is no label.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"--labels {path}: cannot be read as a CSV file ({problem})") from None
-    for line, entry in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=2):
-        id, label = entry.get("id"), entry.get("label")
+    y = np.full(ids.n_rows, UNLABELED, dtype=np.int64)
+    lines = csv.DictReader(io.StringIO(text, newline=""))
+    if not {"id", "label"} <= set(lines.fieldnames or ()):
+        raise InputError(f"--labels {path}: needs the columns id and label; the first line has {lines.fieldnames}")
+    for entry in lines:
+        where = f"--labels {path}, line {lines.line_num}"
+        id, label = entry["id"], entry["label"]
         if id is None or label is None:
-            raise InputError(f"--labels {path}, line {line}: needs the columns id and label")
-        if id not in row_of:
-            raise InputError(f"--labels {path}, line {line}: no row of the votes has the id {id!r}")
-        if not label.strip().removeprefix("-").isdecimal():
-            raise InputError(f"--labels {path}, line {line}: {label!r} is no class number; use 0, 1, 2, …")
-        y[row_of[id]] = int(label)
+            raise InputError(f"{where}: fewer cells than the first line has")
+        rows = ids.rows_of(id)
+        if len(rows) != 1:
+            met = f"{len(rows)} rows of the votes have" if rows else "no row of the votes has"
+            raise InputError(f"{where}: {met} the id {id!r}")
+        number = _class_number(label.strip(), class_names, where)
+        if number != UNLABELED and y[rows[0]] not in (UNLABELED, number):
+            raise InputError(f"{where}: {id!r} has another label further up; keep one of them")
+        y[rows[0]] = number
     return y
+
+
+def _class_number(label: str, class_names: list[str] | None, where: str) -> int:
+    if class_names is not None and label in class_names:
+        return class_names.index(label)
+    if label in ("", str(UNLABELED)):
+        return UNLABELED
+    n_classes = LARGEST_CLASS + 1 if class_names is None else len(class_names)
+    if not (label.isascii() and label.removeprefix("-").isdecimal()):
+        known = "" if class_names is None else f", and the classes are {', '.join(class_names[:20])}"
+        raise InputError(f"{where}: {label!r} is no class number{known}; use 0, 1, 2, …")
+    if not 0 <= int(label) < n_classes:
+        raise InputError(f"{where}: label {label} is outside the range; classes are 0 to {n_classes - 1}")
+    return int(label)
+
+
+def _write_soft_labels(
+    folder: RunFolder,
+    model: LabelModel,
+    votes: NDArray[Any],
+    confidence: NDArray[Any] | None,
+    ids: RowIds,
+    class_names: tuple[str, ...],
+) -> int:
+    """Write `soft_labels.csv` and `soft_labels.npz` (the bytes of `RunFolder.write_soft_labels`); count covered rows."""
+    n_classes = len(class_names)
+    has_votes = np.empty(ids.n_rows, dtype=np.bool_)
+    parts = list(chunks(ids.n_rows, max(votes.shape[1], n_classes)))
+    with (
+        _replacing(folder.path(SOFT_LABELS_TABLE)) as csv_file,
+        _replacing(folder.path(SOFT_LABELS)) as npz_file,
+        zipfile.ZipFile(npz_file, "w") as archive,
+    ):
+        with _npy_member(archive, "soft_labels", (ids.n_rows, n_classes), np.dtype(np.float32)) as member:
+            for rows in parts:
+                proba = model.predict_proba(votes[rows], None if confidence is None else confidence[rows])
+                has_votes[rows] = covered(votes[rows])
+                part = SoftLabelFile(ids[rows], class_names, proba.astype(np.float32), has_votes[rows])
+                member.write(part.soft_labels.tobytes())
+                lines = soft_label_table(part)
+                csv_file.write((lines if rows.start == 0 else lines.partition("\n")[2]).encode())
+        with _npy_member(archive, "covered", has_votes.shape, has_votes.dtype) as member:
+            member.write(has_votes.tobytes())
+        with _npy_member(archive, "ids", (ids.n_rows,), ids.dtype) as member:
+            for rows in parts:
+                member.write(ids[rows].tobytes())
+        names = string_array(class_names)
+        with _npy_member(archive, "class_names", names.shape, names.dtype) as member:
+            member.write(names.tobytes())
+    return int(has_votes.sum())
+
+
+@contextmanager
+def _npy_member(
+    archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Iterator[IO[bytes]]:
+    """One array of an .npz whose bytes come piece by piece."""
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(member, header)
+        yield member
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A hidden neighbour that becomes `path` when all is written, and goes if anything fails."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise RunFolderError(
+            f"{path}: cannot be written ({error.strerror or error}); free some space or choose another --out"
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -11,7 +11,9 @@ caller passes it to `fit`.
 """
 
 import csv
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,11 @@ ID_COLUMNS = ("id", "ids")
 LABEL_COLUMNS = ("y", "label")
 PARQUET_ROWS = 1 << 16  # rows read at a time
 CHUNK_VOTES = 1 << 22  # votes handled at a time: a few tens of MB, whatever the number of rows
+# What numpy and zipfile raise for bytes that are no plain arrays, found by flipping every byte of such files.
+NO_PLAIN_ARRAYS = (
+    OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
+    tokenize.TokenError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,7 @@ def _read_npz(path: Path) -> VoteTable:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except NO_PLAIN_ARRAYS as error:
         raise InputError(
             f"{path}: damaged or not a plain .npz file ({error}); write it again with numpy.savez"
         ) from error
@@ -122,7 +129,7 @@ def _read_npz(path: Path) -> VoteTable:
 def _read_npy(path: Path) -> VoteTable:
     try:
         return VoteTable(votes=np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
+    except NO_PLAIN_ARRAYS as error:
         raise InputError(
             f"{path}: damaged or not a plain .npy file ({error}); write it again with numpy.save"
         ) from error
@@ -161,7 +168,9 @@ def _read_parquet(path: Path) -> VoteTable:
             for batch in file.iter_batches(batch_size=PARQUET_ROWS):
                 filler.fill(start, [_arrow_column(column) for column in batch.columns])
                 start += batch.num_rows
-    except (OSError, ArrowException) as error:
+    except InputError:
+        raise
+    except (OSError, ValueError, ArrowException) as error:
         raise InputError(f"{path}: damaged or not a Parquet file ({error})") from error
     return filler.table()
 
