@@ -57,10 +57,11 @@ def count_class_votes(
     n_rows: int, n_classes: int, n_steps: int, row: Ints, outcome: Ints, weight: Floats
 ) -> ClassVotes:
     """From single votes: their row, outcome v · S + s and weight, each (votes,)."""
-    cell, vote = row * n_classes + outcome // n_steps, outcome % n_steps
+    cell, step = row * n_classes + outcome // n_steps, outcome % n_steps
     cells, pair = np.unique(cell, return_inverse=True)
-    count = np.bincount(pair * n_steps + vote, weight, len(cells) * n_steps).reshape(len(cells), n_steps)
-    total = np.bincount(row * n_steps + vote, weight, n_rows * n_steps).reshape(n_rows, n_steps)
+    count = np.bincount(pair * n_steps + step, weight, len(cells) * n_steps).astype(np.float64)
+    total = np.bincount(row * n_steps + step, weight, n_rows * n_steps).astype(np.float64)
+    count, total = count.reshape(-1, n_steps), total.reshape(-1, n_steps)
     pairs_per_row = np.bincount(cells // n_classes, minlength=n_rows)
     indptr = np.concatenate([[0], np.cumsum(pairs_per_row)])
     most = np.zeros(n_rows)

@@ -272,4 +272,4 @@ def _step_evidence(role_mass: Floats) -> Floats:
     overall = (mass.sum(0) + 1.0) / (mass.sum(0) + 1.0).sum()
     share = mass + STEP_PRIOR * overall
     share /= share.sum(1, keepdims=True)
-    return STEP_TRUST * np.log(share / overall)[[0, 1, 1]]
+    return np.asarray(STEP_TRUST * np.log(share / overall)[[0, 1, 1]])

@@ -38,7 +38,7 @@ from dpssl.label_model.votes import Floats
 Ints = NDArray[np.int64]
 
 CLASS_ITERATIONS, CLASS_TOL = 50, 1e-4  # EM without difficulty; tol is log-likelihood per row
-DIFFICULTY_ITERATIONS, DIFFICULTY_TOL = 30, 5e-4
+DIFFICULTY_ITERATIONS, DIFFICULTY_TOL = 25, 5e-4
 CHUNK_CELLS = 1 << 20  # rows · classes · levels handled at a time
 STARTING_DOUBT = 0.3  # votes that every class has before the first is counted
 DECIMALS = 10  # rounding noise of a posterior is dropped, so that the order of rows and LFs cannot grow from it
