@@ -148,6 +148,12 @@ class LabelingConfig(Section):
     abstain_view: str = option(
         "strong", "view the abstain pseudo-label is learnt on; Eq. 6 prints weak", choices=("strong", "weak")
     )
+    abstain_claim: float = option(
+        0.0,
+        "learn to abstain only from images whose class others claim with this mean probability; 0 = as in Eq. 6",
+        least=0,
+        most=1,
+    )
     alignment: bool = option(False, "align each LF's predictions with its own prior before thresholding")
     backbone_gradient: str = option(
         "specialists",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dpssl.config import LabelingConfig
-from dpssl.labeling.losses import labeled_loss, mcl_loss, unlabeled_loss
+from dpssl.labeling.losses import claimed_elsewhere, labeled_loss, mcl_loss, unlabeled_loss
 from dpssl.labeling.specialties import WinnerCount
 from dpssl.nets.lf_heads import LFNetwork
 from dpssl.training.step import LossAndMetrics
@@ -53,8 +53,16 @@ class SemiSupervised(nn.Module):
         targets = torch.softmax(weak_logits.detach(), -1)
         if settings.alignment:
             targets = self._align(targets)
+        may_abstain = None
+        if settings.abstain_claim > 0:
+            may_abstain = claimed_elsewhere(targets, specialties, settings.abstain_claim)
         unsupervised, pseudo_labels, sure = unlabeled_loss(
-            targets, weak_logits, strong_logits, settings.confidence_threshold, settings.abstain_view
+            targets,
+            weak_logits,
+            strong_logits,
+            settings.confidence_threshold,
+            settings.abstain_view,
+            may_abstain,
         )
         loss = settings.labeled_weight * supervised + settings.unlabeled_weight * unsupervised.mean()
         speaks = pseudo_labels < specialties.shape[1]  # (B, K)
