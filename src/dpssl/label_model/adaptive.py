@@ -207,7 +207,7 @@ def _log_proba(model: Model, outcomes: NDArray[Any]) -> Floats:
     step, n_steps = EStep(model), model.tables.difficulty.log_step.shape[1]
     rows = WeightedRows(outcomes, np.full(len(outcomes), UNLABELED), np.ones(len(outcomes)))
     batches = make_batches(rows, model.columns, model.lf_weight, n_steps)
-    proba = np.concatenate([step.class_mass(batch)[0] for batch in batches])
+    proba = np.concatenate([step.infer(batch).joint.sum(0) for batch in batches])
     return np.asarray(np.log(np.maximum(proba, 1e-300)))
 
 

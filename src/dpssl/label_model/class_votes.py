@@ -58,7 +58,8 @@ def count_class_votes(
 ) -> ClassVotes:
     """From single votes: their row, outcome v · S + s and weight, each (votes,)."""
     cell, step = row * n_classes + outcome // n_steps, outcome % n_steps
-    cells, pair = np.unique(cell, return_inverse=True)
+    has_votes = np.bincount(cell, minlength=n_rows * n_classes) > 0
+    cells, pair = np.flatnonzero(has_votes), (np.cumsum(has_votes) - 1)[cell]
     count = np.bincount(pair * n_steps + step, weight, len(cells) * n_steps).astype(np.float64)
     total = np.bincount(row * n_steps + step, weight, n_rows * n_steps).astype(np.float64)
     count, total = count.reshape(-1, n_steps), total.reshape(-1, n_steps)

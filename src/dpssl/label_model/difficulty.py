@@ -36,8 +36,8 @@ TRUTH, LOOK_ALIKE, OTHER = 0, 1, 2
 N_LEVELS = 5
 MOST_CLASSES = 128  # beyond, C² states per row cost more than they gave
 MOST_ENTRIES = 1 << 22  # of the (K, C, M, H) normalisers; limits M
-EASIEST_BOOST = np.array([1.5, -0.3, -3.0])  # where EM starts: on easy rows the truth is said more, the rest hardly
-HARDEST_BOOST = np.array([-1.8, 3.0, 0.5])  # on hard rows the look-alike takes the truth's votes
+EASIEST_BOOST = np.array([1.7, -0.5, -3.5])  # where EM starts: on easy rows the truth is said more, the rest hardly
+HARDEST_BOOST = np.array([-2.0, 3.9, 0.9])  # on hard rows the look-alike takes the truth's votes
 LARGEST_BOOST = 5.0  # beyond e^5 a level only explains rows away (seen on votes of near-copies)
 BOOST_PRIOR = 0.01  # pseudo-votes per row that hold each boost near its start
 STEP_PRIOR = 10.0  # pseudo-votes that hold the steps of each role at their overall shares
@@ -133,10 +133,19 @@ def log_states(difficulty: Difficulty, log_balance: Floats, log_normalizer: Floa
     return np.asarray(log_balance[:, None, None] + log_share - log_normalizer)
 
 
-def posterior(
+@dataclass(frozen=True)
+class RowStates:
+    """The posterior of some rows."""
+
+    joint: Floats  # (H, n, C) weight · P(h, y | row)
+    alikes: "list[_Alikes]"  # per level; empty without look-alikes
+    log_likelihood: Floats  # (n,)
+
+
+def infer_states(
     difficulty: Difficulty, states: Floats, evidence: Floats, votes: ClassVotes, y: Ints, weight: Floats
-) -> tuple[Floats, SharedCounts, Floats]:
-    """weight · P(y | row) (n, C), the expected counts of the shared states, and the log-likelihood of each row (n,).
+) -> RowStates:
+    """E step for some rows.
 
     states: `log_states`; evidence (n, C): Σ_k log T_k(v_k | y); y (n,): the known class or -1; weight (n,).
     Boosts only touch classes with votes, so one dense exponential serves all levels.
@@ -163,17 +172,22 @@ def posterior(
             joint[h] *= np.exp(states[:, 0, h] - states[:, 0, h].max())
     total = joint.sum(0).sum(1)  # (n,)
     joint *= (weight / total)[:, None]  # (H, n, C) expected weight of every (h, y)
+    return RowStates(joint, alikes, np.log(total) + highest + scale)
 
-    state_mass = np.empty((evidence.shape[1], states.shape[1], n_levels))
-    role_mass = np.zeros(per_vote.shape)
-    for h in range(n_levels):
-        role_mass[h, TRUTH] = joint[h].ravel()[votes.cells] @ votes.count
-        if has_alikes:
-            state_mass[:, :, h], role_mass[h, LOOK_ALIKE] = alikes[h].count(difficulty, votes, joint[h])
+
+def count_states(difficulty: Difficulty, votes: ClassVotes, inferred: RowStates) -> SharedCounts:
+    """Expected counts of the shared states."""
+    n_levels, _, n_classes = inferred.joint.shape
+    state_mass = np.empty((n_classes, max(difficulty.look_alikes.shape[1], 1), n_levels))
+    role_mass = np.zeros((n_levels, 3, votes.count.shape[1]))
+    for h, joint in enumerate(inferred.joint):
+        role_mass[h, TRUTH] = joint.ravel()[votes.cells] @ votes.count
+        if inferred.alikes:
+            state_mass[:, :, h], role_mass[h, LOOK_ALIKE] = inferred.alikes[h].count(difficulty, votes, joint)
         else:
-            state_mass[:, 0, h] = joint[h].sum(0)
-        role_mass[h, OTHER] = joint[h].sum(1) @ votes.total - role_mass[h, TRUTH] - role_mass[h, LOOK_ALIKE]
-    return joint.sum(0), SharedCounts(state_mass, np.maximum(role_mass, 0.0)), np.log(total) + highest + scale
+            state_mass[:, 0, h] = joint.sum(0)
+        role_mass[h, OTHER] = joint.sum(1) @ votes.total - role_mass[h, TRUTH] - role_mass[h, LOOK_ALIKE]
+    return SharedCounts(state_mass, np.maximum(role_mass, 0.0))
 
 
 def _only_known(evidence: Floats, y: Ints) -> Floats:

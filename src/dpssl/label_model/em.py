@@ -15,11 +15,13 @@ from dpssl.constants import ABSTAIN
 from dpssl.label_model.class_votes import ClassVotes, count_class_votes
 from dpssl.label_model.difficulty import (
     N_LEVELS,
+    RowStates,
     SharedCounts,
+    count_states,
+    infer_states,
     log_normalizers,
     log_states,
     no_difficulty,
-    posterior,
     starting_difficulty,
 )
 from dpssl.label_model.one_hot import OneHotVotes
@@ -38,7 +40,7 @@ from dpssl.label_model.votes import Floats
 Ints = NDArray[np.int64]
 
 CLASS_ITERATIONS, CLASS_TOL = 50, 1e-4  # EM without difficulty; tol is log-likelihood per row
-DIFFICULTY_ITERATIONS, DIFFICULTY_TOL = 25, 5e-4
+DIFFICULTY_ITERATIONS, DIFFICULTY_TOL = 15, 5e-4  # more fit the votes better and small sets worse
 CHUNK_CELLS = 1 << 20  # rows · classes · levels handled at a time
 STARTING_DOUBT = 0.3  # votes that every class has before the first is counted
 DECIMALS = 10  # rounding noise of a posterior is dropped, so that the order of rows and LFs cannot grow from it
@@ -115,19 +117,23 @@ class EStep:
         """Σ_k log T_k of every row, (n, C)."""
         return batch.one_hot.sum_rows(self.by_vote) + self.silence
 
-    def class_mass(self, batch: Batch) -> tuple[Floats, SharedCounts, Floats]:
-        """weight · P(y | row) (n, C), expected counts of the shared state, and log-likelihoods (n,)."""
-        return posterior(self.difficulty, self.states, self.evidence(batch), batch.votes, batch.y, batch.weight)
+    def infer(self, batch: Batch) -> RowStates:
+        """The posterior of a batch."""
+        return infer_states(self.difficulty, self.states, self.evidence(batch), batch.votes, batch.y, batch.weight)
 
     def count(self, batches: Iterable[Batch]) -> Counts:
         """Expected counts over all batches."""
-        return reduce(add, (_count(batch, *self.class_mass(batch)) for batch in batches))
+        return reduce(add, (self._count(batch) for batch in batches))
+
+    def _count(self, batch: Batch) -> Counts:
+        inferred = self.infer(batch)
+        shared = count_states(self.difficulty, batch.votes, inferred)
+        return _count(batch, inferred.joint.sum(0), shared, float(batch.weight @ inferred.log_likelihood))
 
 
-def _count(batch: Batch, mass: Floats, shared: SharedCounts, log_likelihood: Floats) -> Counts:
-    mass = mass.round(DECIMALS)
-    total = float(batch.weight @ log_likelihood)
-    return Counts(batch.one_hot.sum_columns(mass), mass.sum(0), batch.covered @ mass, shared, total)
+def _count(batch: Batch, class_mass: Floats, shared: SharedCounts, log_likelihood: float) -> Counts:
+    mass = class_mass.round(DECIMALS)
+    return Counts(batch.one_hot.sum_columns(mass), mass.sum(0), batch.covered @ mass, shared, log_likelihood)
 
 
 def start_model(
@@ -142,20 +148,21 @@ def start_model(
         np.zeros((n_lfs, n_classes)),
         no_difficulty(n_classes, n_steps),
     )
-    counts = reduce(add, (_count(batch, *_vote_share(batch)) for batch in batches))
+    nothing = SharedCounts(np.zeros((n_classes, 1, 1)), np.zeros((1, 3, n_steps)))
+    counts = reduce(add, (_count(batch, _vote_share(batch), nothing, 0.0) for batch in batches))
     views = count_views(batches)
     tables = update_tables(counts, blank, columns, prior_votes(columns, views), class_balance, lf_weight)
     return Model(columns, tables, absence_weight, lf_weight)
 
 
-def _vote_share(batch: Batch) -> tuple[Floats, SharedCounts, Floats]:
-    (n, n_steps), n_classes = batch.votes.total.shape, batch.votes.n_classes
+def _vote_share(batch: Batch) -> Floats:
+    """weight · the share of each class among the row's votes, or its label, (n, C)."""
+    n_classes = batch.votes.n_classes
     share = batch.votes.times(batch.votes.count.sum(1), np.eye(n_classes)) + STARTING_DOUBT
     share /= share.sum(1, keepdims=True)
     known = np.flatnonzero(batch.y >= 0)
     share[known] = np.eye(n_classes)[batch.y[known]]
-    nothing = SharedCounts(np.zeros((n_classes, 1, 1)), np.zeros((1, 3, n_steps)))
-    return share * batch.weight[:, None], nothing, np.zeros(n)
+    return share * batch.weight[:, None]
 
 
 def run_em(
