@@ -2,6 +2,7 @@
 
 from dpssl.label_model.analysis import LFSummary, effective_lfs, reliability_table
 from dpssl.label_model.model import LabelModel
+from dpssl.label_model.tally import VoteTally, tally_votes
 from dpssl.label_model.variants import DEFAULT_VARIANT, VARIANTS
 from dpssl.label_model.votes import VoteTable, covered, read_votes
 
@@ -11,8 +12,10 @@ __all__ = [
     "LFSummary",
     "LabelModel",
     "VoteTable",
+    "VoteTally",
     "covered",
     "effective_lfs",
     "read_votes",
     "reliability_table",
+    "tally_votes",
 ]

@@ -21,14 +21,13 @@ from dpssl.label_model.checks import (
     check_vote_data,
     check_votes,
 )
-from dpssl.label_model.one_hot import distinct_rows
 from dpssl.label_model.storage import load_header, load_part, save_parts
+from dpssl.label_model.tally import VoteTally, count_rows_once, tally_votes
 from dpssl.label_model.variants import DEFAULT_VARIANT, FittedModel, find_variant, make_settings
 from dpssl.label_model.votes import Bools, Floats, Votes, count_votes, covered, read_votes, unanimous_votes
 
 UNANIMOUS_MARGIN = 1e-6  # by how much (relative) a unanimous class is made to win where the model disagrees
 TIE = 1e-9  # class probabilities this close are tied
-MOST_ROWS_TO_COMPARE = 5_000_000  # sorting more row hashes would cost more memory than the votes
 
 
 class LabelModel:
@@ -76,22 +75,52 @@ class LabelModel:
         """
         variant = find_variant(self.variant)
         settings = make_settings(self.variant, self.settings)
-        if confidence is not None and not variant.uses_confidence:
-            warnings.warn(f"variant {self.variant!r} does not use confidence", UserWarning, stacklevel=2)
-        if isinstance(votes, str | Path):
-            table = read_votes(votes)
-            votes = table.votes
-            confidence = table.confidence if confidence is None else confidence
-            specialties = table.specialties if specialties is None else specialties
+        _warn_of_unused_confidence(self.variant, confidence)
+        votes, confidence, specialties = _read_file(votes, confidence, specialties)
         data = check_vote_data(votes, self.n_classes, y, confidence, specialties, class_balance, sample_weight)
         _warn_about_gaps(data)
         if not variant.uses_confidence:
             data = dataclasses.replace(data, confidence=None)
-        data = _count_rows_once(data)
+        if data.confidence is None:
+            rows, labels, weight = count_rows_once(data.votes, data.y, data.sample_weight)
+            data = dataclasses.replace(data, votes=rows, y=labels, sample_weight=weight)
         self.fitted_: FittedModel = variant.fit(data, settings)
         self.specialties_: Bools = data.specialties
         self._specialties_given = specialties is not None
         self._summary = summarize_lfs(data, self._soft_labels)
+        self.tally_: VoteTally | None = None
+        return self
+
+    def partial_fit(
+        self,
+        votes: Any,
+        y: Any = None,
+        confidence: Any = None,
+        specialties: Any = None,
+        class_balance: Any = None,
+        sample_weight: Any = None,
+    ) -> "LabelModel":
+        """Learn from these votes and from those of all earlier calls, as one `fit` on all of them does.
+
+        Takes what `fit` takes; specialties and class_balance hold for the rows of all calls. `tally_` keeps their
+        rows, on which every call fits anew. Workers that share a fit each call `tally_votes`, add up the
+        tallies and fit once.
+        """
+        before = getattr(self, "tally_", None)
+        if before is None and hasattr(self, "fitted_"):
+            raise InputError(
+                "partial_fit goes on from partial_fit only: a model that was fitted by `fit` or loaded does not keep "
+                "its rows; start with a new LabelModel"
+            )
+        _warn_of_unused_confidence(self.variant, confidence)
+        votes, confidence, specialties = _read_file(votes, confidence, specialties)
+        if not find_variant(self.variant).uses_confidence:
+            confidence = None
+        tally = tally_votes(votes, self.n_classes, y, confidence, sample_weight)
+        if before is not None:
+            tally = before + tally
+        self.fit(tally.votes, tally.y, tally.confidence, specialties, class_balance, tally.sample_weight)
+        self.tally_ = tally
         return self
 
     @property
@@ -116,9 +145,7 @@ class LabelModel:
     def _check(self, votes: Any, confidence: Any) -> tuple[Votes, NDArray[np.float32] | None]:
         """Votes and confidences to predict from, checked against what the model was fitted on."""
         self._require_fitted()
-        if isinstance(votes, str | Path):
-            table = read_votes(votes)
-            votes, confidence = table.votes, table.confidence if confidence is None else confidence
+        votes, confidence, _ = _read_file(votes, confidence)
         n_classes = check_n_classes(self.n_classes)
         votes = check_votes(votes, n_classes)
         if votes.shape[1] != len(self.specialties_):
@@ -185,6 +212,7 @@ class LabelModel:
             "settings": dataclasses.asdict(make_settings(self.variant, self.settings)),
             "respect_unanimous": self.respect_unanimous,
             "specialties_given": self._specialties_given,
+            "fitted": type(self._require_fitted()).__name__,
         }
         save_parts(path, header, {"model": self._require_fitted(), "summary": self._summary})
 
@@ -199,7 +227,8 @@ class LabelModel:
             settings=header["settings"] or None,
             respect_unanimous=header["respect_unanimous"],
         )
-        model.fitted_ = load_part(path, "model", variant.fitted)
+        kind = next((kind for kind in variant.fitted if kind.__name__ == header["fitted"]), variant.fitted[0])
+        model.fitted_ = load_part(path, "model", kind)
         model._summary = load_part(path, "summary", LFSummary)
         model.specialties_ = model._summary.specialties
         model._specialties_given = header["specialties_given"]
@@ -244,6 +273,23 @@ def _let_unanimous_win(log_proba: Floats, unanimous: NDArray[Any]) -> None:
     log_proba[rows, winners] = np.maximum(log_proba[rows, winners], others.max(axis=1) + UNANIMOUS_MARGIN)
 
 
+def _read_file(votes: Any, confidence: Any, specialties: Any = None) -> tuple[Any, Any, Any]:
+    """Votes as given, or those of a file with what it holds beside them; what the caller gives goes first."""
+    if not isinstance(votes, str | Path):
+        return votes, confidence, specialties
+    table = read_votes(votes)
+    return (
+        table.votes,
+        table.confidence if confidence is None else confidence,
+        table.specialties if specialties is None else specialties,
+    )
+
+
+def _warn_of_unused_confidence(variant: str, confidence: Any) -> None:
+    if confidence is not None and not find_variant(variant).uses_confidence:
+        warnings.warn(f"variant {variant!r} does not use confidence", UserWarning, stacklevel=3)
+
+
 def _warn_about_gaps(data: VoteData) -> None:
     if data.dead_lfs:
         warnings.warn(f"labeling functions that never vote: {_shortened(data.dead_lfs)}", UserWarning, stacklevel=3)
@@ -254,21 +300,3 @@ def _warn_about_gaps(data: VoteData) -> None:
 
 def _shortened(numbers: list[int], most: int = 20) -> str:
     return f"{numbers}" if len(numbers) <= most else f"{numbers[:most]} and {len(numbers) - most} more"
-
-
-def _count_rows_once(data: VoteData) -> VoteData:
-    """Merge identical rows into weighted ones where that saves a quarter of them or more."""
-    n_rows = len(data.votes)
-    if data.confidence is not None or n_rows > MOST_ROWS_TO_COMPARE:
-        return data
-    distinct = distinct_rows(data.votes, data.y)
-    if len(distinct.first) > 0.75 * n_rows:
-        return data
-    return dataclasses.replace(
-        data,
-        votes=data.votes[distinct.first],
-        y=data.y[distinct.first],
-        sample_weight=np.asarray(
-            np.bincount(distinct.inverse, data.sample_weight, len(distinct.first)), dtype=np.float64
-        ),
-    )

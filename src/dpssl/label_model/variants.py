@@ -5,6 +5,7 @@ A model is a fit function over checked votes and a frozen dataclass of what it l
 and plain values, which is all that saving and loading need to know.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +20,10 @@ from dpssl.label_model.checks import VoteData
 from dpssl.label_model.dawid_skene import DawidSkeneFit, DawidSkeneSettings, fit_dawid_skene
 from dpssl.label_model.paper import PaperFit, PaperSettings, fit_paper
 from dpssl.label_model.votes import Floats
+from dpssl.label_model.weighted_vote import WeightedVoteFit, fit_weighted_vote
 
 DEFAULT_VARIANT = "adaptive"
+LARGEST_ADAPTIVE_TABLE = 1 << 22  # numbers; EM holds several such tables and passes over them once per batch of rows
 
 
 class FittedModel(Protocol):
@@ -45,7 +48,7 @@ class Variant:
     """One model: how it is fitted, and the types of its settings and of what it learns."""
 
     fit: Callable[..., FittedModel]  # (VoteData, settings)
-    fitted: type[Any]
+    fitted: tuple[type[Any], ...]  # more than one where the votes decide
     settings: Callable[..., Any] = NoSettings
     uses_confidence: bool = False
 
@@ -54,7 +57,17 @@ def _without_settings(fit: Callable[[VoteData], FittedModel]) -> Callable[[VoteD
     return lambda data, settings: fit(data)
 
 
-def _fit_adaptive(data: VoteData, settings: NoSettings) -> AdaptiveFit:
+def _fit_adaptive(data: VoteData, settings: NoSettings) -> AdaptiveFit | WeightedVoteFit:
+    n_lfs, n_classes = data.n_votes.shape
+    n_named = int((data.n_votes > 0).sum(1).max())  # the most classes that one LF names
+    if n_lfs * n_named * n_classes > LARGEST_ADAPTIVE_TABLE:
+        warnings.warn(
+            f"{n_lfs} labeling functions that name up to {n_named} of {n_classes} classes need too large tables: "
+            "one accuracy per labeling function and class is learnt instead, and confidences are not used",
+            UserWarning,
+            stacklevel=3,
+        )
+        return fit_weighted_vote(data)
     return fit_adaptive(
         data.votes,
         data.n_classes,
@@ -67,13 +80,13 @@ def _fit_adaptive(data: VoteData, settings: NoSettings) -> AdaptiveFit:
 
 
 VARIANTS: dict[str, Variant] = {
-    "adaptive": Variant(_fit_adaptive, AdaptiveFit, uses_confidence=True),
-    "majority": Variant(_without_settings(fit_majority), VoteShareFit, uses_confidence=True),
-    "specialist-vote": Variant(_without_settings(fit_specialist_vote), VoteShareFit, uses_confidence=True),
-    "triplet": Variant(_without_settings(fit_triplets), TripletFit),
-    "snorkel": Variant(fit_paper, PaperFit, partial(PaperSettings, potential="snorkel", regularizer="none")),
-    "paper": Variant(fit_paper, PaperFit, PaperSettings),
-    "dawid-skene": Variant(fit_dawid_skene, DawidSkeneFit, DawidSkeneSettings),
+    "adaptive": Variant(_fit_adaptive, (AdaptiveFit, WeightedVoteFit), uses_confidence=True),
+    "majority": Variant(_without_settings(fit_majority), (VoteShareFit,), uses_confidence=True),
+    "specialist-vote": Variant(_without_settings(fit_specialist_vote), (VoteShareFit,), uses_confidence=True),
+    "triplet": Variant(_without_settings(fit_triplets), (TripletFit,)),
+    "snorkel": Variant(fit_paper, (PaperFit,), partial(PaperSettings, potential="snorkel", regularizer="none")),
+    "paper": Variant(fit_paper, (PaperFit,), PaperSettings),
+    "dawid-skene": Variant(fit_dawid_skene, (DawidSkeneFit,), DawidSkeneSettings),
 }
 
 
