@@ -125,10 +125,9 @@ MODELS: dict[str, Model] = {
     "crowd-kit DawidSkene": crowd_kit("DawidSkene"),
     "crowd-kit OneCoin": crowd_kit("OneCoinDawidSkene"),
     "crowd-kit MACE": crowd_kit("MACE"),
-    "crowd-kit Wawa": crowd_kit("Wawa"),
     "cleanlab majority": cleanlab,
 }
-SLOW = {"crowd-kit MACE", "crowd-kit OneCoin", "crowd-kit Wawa", "cleanlab majority"}  # one seed of one size is enough
+SLOW = {"crowd-kit MACE", "crowd-kit OneCoin", "cleanlab majority"}  # one seed of one size is enough
 
 
 # ------------------------------------------------------------------------------------------------------------ scoring

@@ -283,7 +283,6 @@ def _step_evidence(role_mass: Floats) -> Floats:
     """γ log c(s | role), (3, S), with c shrunk to the steps' overall shares; all wrong votes have one c."""
     by_role = role_mass.sum(0)  # (3, S)
     mass = np.stack([by_role[TRUTH], by_role[LOOK_ALIKE] + by_role[OTHER]])  # (2, S)
-    overall = (mass.sum(0) + 1.0) / (mass.sum(0) + 1.0).sum()
-    share = mass + STEP_PRIOR * overall
-    share /= share.sum(1, keepdims=True)
+    overall = np.maximum(mass.sum(0), TINY) / max(mass.sum(), 1.0)
+    share = (mass + STEP_PRIOR * overall) / (mass.sum(1, keepdims=True) + STEP_PRIOR)
     return np.asarray(STEP_TRUST * np.log(share / overall)[[0, 1, 1]])

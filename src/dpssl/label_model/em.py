@@ -165,21 +165,29 @@ def _vote_share(batch: Batch) -> Floats:
     return share * batch.weight[:, None]
 
 
-def run_em(
-    model: Model, batches: list[Batch], class_balance: Floats | None, max_iter: int, tol: float
-) -> tuple[Model, int, bool]:
-    """EM until the log-likelihood per row gains less than tol; also the iterations used and whether it converged."""
+@dataclass(frozen=True)
+class Run:
+    """What EM came to."""
+
+    model: Model
+    log_likelihood: float  # per row, of the last E step
+    n_iter: int
+    converged: bool
+
+
+def run_em(model: Model, batches: list[Batch], class_balance: Floats | None, max_iter: int, tol: float) -> Run:
+    """EM until the log-likelihood per row gains less than tol."""
     total_weight = sum(float(batch.weight.sum()) for batch in batches)
     prior = prior_votes(model.columns, count_views(batches))
-    previous = -np.inf
-    for iteration in range(max_iter):
+    previous, converged, n_iter = -np.inf, False, 0
+    while n_iter < max_iter and not converged:
         counts = EStep(model).count(batches)
         tables = update_tables(counts, model.tables, model.columns, prior, class_balance, model.lf_weight)
         model = replace(model, tables=tables)
-        if abs(counts.log_likelihood - previous) < tol * total_weight:
-            return model, iteration + 1, True
-        previous = counts.log_likelihood
-    return model, max_iter, False
+        log_likelihood = counts.log_likelihood / total_weight
+        converged = abs(log_likelihood - previous) < tol
+        previous, n_iter = log_likelihood, n_iter + 1
+    return Run(model, previous, n_iter, converged)
 
 
 def add_difficulty(model: Model) -> Model:
