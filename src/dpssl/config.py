@@ -137,6 +137,9 @@ class LabelingConfig(Section):
     )
     mcl_min_steps: int = option(100, "fewest steps of the first phase", least=1)
     mcl_max_steps: int = option(2000, "most steps of the first phase", least=1)
+    mcl_window: int = option(
+        50, "steps of the first phase whose mean loss the rule of its convergence looks at", least=1
+    )
     mcl_tolerance: float = option(
         0.02, "the first phase has converged when two windows in a row gain less than this share of log C", least=0
     )
@@ -166,7 +169,7 @@ class LabelingConfig(Section):
     steps: int = option(20000, "steps of the second phase", least=1)
     batch_size: int = option(64, "labelled images a step", least=1)
     unlabeled_ratio: int = option(7, "unlabelled images a step, per labelled one", least=1)
-    window: int = option(50, "steps between two log lines", least=1)
+    window: int = option(50, "steps of the second phase and of step 3 between two log lines", least=1)
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,15 @@ clf = DPSSLClassifier(seed=1).fit(images, y)      # y = -1 where unlabelled
 clf.soft_labels_, clf.predict(new_images), clf.predict_proba(new_images), clf.score(test_images, test_y)
 """
 
-import inspect
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
-from dpssl.config import Config, load_preset, with_values
+from dpssl.config import Config, load_preset, options, with_values
 from dpssl.constants import UNLABELED
 from dpssl.data.batches import ImageBank
 from dpssl.data.table import as_uint8_images
@@ -28,13 +29,13 @@ from dpssl.training.watch import Watch
 SMALL_SIDE = 16  # pixels; images up to this size get the small network of the preset `digits`
 
 
-class DPSSLClassifier:
+class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not annotated
     """Label images from a few labels, and classify new ones.
 
     seed: of the weights and every draw.
     device: "cpu", "cuda" or "auto".
     preset: name of the settings to start from; None chooses by the size of the images.
-    settings: dict of any configuration fields, such as {"n_lfs": 30, "steps": 5000}.
+    settings: dict of settings of the method, such as {"n_lfs": 30, "steps": 5000}; `dpssl run --help` lists them.
     verbose: show progress bars.
 
     After `fit`: `classes_`, `soft_labels_` (n, C) of the images fitted on, `covered_` (n,) which of them have a vote,
@@ -96,8 +97,7 @@ class DPSSLClassifier:
 
     def predict_proba(self, images: Any) -> NDArray[np.float32]:
         """Class probabilities (n, C) of the end model, columns in the order of `classes_`."""
-        if not hasattr(self, "end_model_"):
-            raise InputError("this DPSSLClassifier is not fitted; call fit(images, y) first")
+        check_is_fitted(self, "end_model_")
         pixels = as_uint8_images(images)
         trained_on = (*self._bank.images.shape[2:], self._bank.images.shape[1])
         if pixels.shape[1:] != trained_on:
@@ -109,37 +109,16 @@ class DPSSLClassifier:
         best = self.predict_proba(images).argmax(1)
         return np.asarray(self.classes_[best])
 
-    def score(self, images: Any, y: Any) -> float:
-        """Accuracy on images with labels `y`."""
-        predicted, labels = self.predict(images), np.asarray(y)
-        if labels.shape != predicted.shape:
-            raise InputError(f"y has shape {labels.shape}, but there are {len(predicted)} images; give one label each")
-        return float(np.mean(predicted == labels))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments (scikit-learn's convention)."""
-        return {name: getattr(self, name) for name in _parameter_names()}
-
-    def set_params(self, **params: Any) -> "DPSSLClassifier":
-        """Set constructor arguments (scikit-learn's convention)."""
-        for name, value in params.items():
-            if name not in _parameter_names():
-                raise InputError(f"DPSSLClassifier has no parameter {name!r}; it has: {', '.join(_parameter_names())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        return f"DPSSLClassifier({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
-
     def _config(self, pixels: NDArray[np.uint8]) -> Config:
         small = max(pixels.shape[1:3]) <= SMALL_SIDE
         preset = self.preset if self.preset is not None else ("digits" if small else None)
         config = Config() if preset is None else load_preset(preset)
-        return with_values(config, {"seed": self.seed, "device": self.device, **(self.settings or {})})
-
-
-def _parameter_names() -> list[str]:
-    return [name for name in inspect.signature(DPSSLClassifier.__init__).parameters if name != "self"]
+        settings = self.settings or {}
+        elsewhere = {entry.name for entry in options() if entry.section in ("run", "data")}
+        for name in settings:
+            if name in elsewhere:
+                raise InputError(f"settings: {name!r} is no setting of the method; seed and device are arguments")
+        return with_values(config, {"seed": self.seed, "device": self.device, **settings})
 
 
 def _check_labels(y: Any, n_images: int) -> NDArray[np.int64]:

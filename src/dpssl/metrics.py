@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpssl.constants import ABSTAIN, UNLABELED
+from dpssl.constants import UNLABELED
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.integer[Any]]
@@ -30,6 +30,7 @@ def annotation_metrics(soft_labels: Floats, covered: Booleans, truth: Integers) 
     """
     known = truth != UNLABELED
     share_covered = coverage(covered)
+    n_annotated, mean_confidence = _annotated(soft_labels, covered)
     soft_labels, covered, truth = soft_labels[known], covered[known], truth[known]
     n_classes = soft_labels.shape[1]
     credit = _credit(np.where(covered[:, None], soft_labels, 0))  # (n, C)
@@ -49,7 +50,8 @@ def annotation_metrics(soft_labels: Floats, covered: Booleans, truth: Integers) 
             {
                 "class": label,
                 "n": int((truth == label).sum()),
-                "n_annotated": float(confusion[:, label].sum()),
+                "n_annotated": float(n_annotated[label]),
+                "mean_confidence": _known(mean_confidence[label]),
                 "precision": _known(precision[label]),
                 "recall": _known(recall[label]),
                 "f1": _known(f1[label]),
@@ -64,12 +66,6 @@ def annotation_metrics(soft_labels: Floats, covered: Booleans, truth: Integers) 
 def coverage(covered: Booleans) -> float | None:
     """Share of images with at least one vote. covered (n,)"""
     return _mean(covered)
-
-
-def covered_rows(votes: Integers) -> Booleans:
-    """Which rows have at least one vote. votes (n, K) -> (n,)"""
-    covered: Booleans = (votes != ABSTAIN).any(axis=1)
-    return covered
 
 
 def accuracy(predictions: Integers, truth: Integers) -> float | None:
@@ -119,25 +115,6 @@ def majority_vote_accuracy(votes: Integers, truth: Integers, n_classes: int) -> 
     return _mean(_credit(counts)[np.arange(len(truth)), truth])
 
 
-def effective_lfs(votes: Integers, specialties: Booleans) -> Floats:
-    """How many independent LFs a class's specialists amount to: (Σλ)² / Σλ², λ the eigenvalues of their correlation.
-
-    What is correlated is "votes for this class" over the rows: m copies of one LF count as 1, m uncorrelated ones as m.
-    LFs that never or always vote for the class say nothing and are left out; without any the number is 0.
-    votes (n, K), specialties (K, C) -> (C,)
-    """
-    n_classes = specialties.shape[1]
-    effective = np.zeros(n_classes)
-    for label in range(n_classes):
-        votes_for = (votes[:, specialties[:, label]] == label).astype(np.float64)  # (n, specialists)
-        votes_for = votes_for[:, votes_for.std(axis=0) > 0] if len(votes_for) else votes_for[:, :0]
-        n_varying = votes_for.shape[1]
-        if n_varying:
-            correlation = np.atleast_2d(np.corrcoef(votes_for, rowvar=False))
-            effective[label] = n_varying**2 / (correlation**2).sum()  # Σλ is the trace, Σλ² the squared Frobenius norm
-    return effective
-
-
 def specialist_summary(specialties: Booleans) -> dict[str, Any]:
     """Specialists of each class, LFs without a class (dead), LFs whose set an earlier one has. specialties (K, C)"""
     alive = specialties[specialties.any(axis=1)]
@@ -146,6 +123,15 @@ def specialist_summary(specialties: Booleans) -> dict[str, Any]:
         "n_empty_sets": len(specialties) - len(alive),
         "n_duplicate_sets": len(alive) - len(np.unique(alive, axis=0)),
     }
+
+
+def _annotated(soft_labels: Floats, covered: Booleans) -> tuple[Floats, Floats]:
+    """How many covered rows got each class, and the mean probability it has there (NaN without any), each (C,)."""
+    soft_labels = soft_labels[covered]
+    credit = _credit(soft_labels)  # (n, C)
+    n_annotated = credit.sum(0)
+    total = (credit * soft_labels).sum(0)
+    return n_annotated, np.divide(total, n_annotated, out=np.full(len(total), np.nan), where=n_annotated > 0)
 
 
 def _credit(scores: Floats | Integers) -> Floats:

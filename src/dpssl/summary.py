@@ -1,5 +1,6 @@
 """The headline numbers of a run, and how they are shown on a terminal. Definitions are in dpssl.metrics."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from dpssl import metrics
 from dpssl.data.split import Split
 from dpssl.data.table import Dataset
+from dpssl.label_model import covered, effective_lfs
 from dpssl.run_folder import RunFolder
 
 
@@ -31,8 +33,8 @@ def summarize(
         votes, truth = file.votes[rows], dataset.truth[rows]
         summary |= metrics.specialist_summary(file.specialties)
         summary["majority_vote_accuracy"] = metrics.majority_vote_accuracy(votes, truth, dataset.n_classes)
-        summary["effective_lfs_per_class"] = metrics.effective_lfs(votes, file.specialties)
-        summary["share_of_empty_rows"] = float((~metrics.covered_rows(votes)).mean())
+        summary["effective_lfs_per_class"] = effective_lfs(votes, file.specialties)
+        summary["share_of_empty_rows"] = float((~covered(votes)).mean())
         summary |= _feature_diagnostics(folder)
     if folder.has("soft_labels.npz"):
         labels = folder.read_soft_labels()
@@ -78,18 +80,22 @@ def _row(name: str, value: float | None, meaning: str = "") -> str | None:
 
 
 def _class_table(summary: dict[str, Any]) -> list[str]:
+    """A line a class: scores where the truth is known, else how many images got it and how surely."""
     if not summary.get("per_class"):
         return []
     names = summary["class_names"]
     width = max(5, *(len(name) for name in names))
-    columns = f"{'images':>7} {'precision':>10} {'recall':>7} {'F1':>7} {'specialists':>12} {'effective':>10}"
-    rows = ["", f"  {'class':<{width}}  {columns}"]
+    scored = summary["n_evaluated"] > 0
+    columns = COLUMNS_WITH_TRUTH if scored else COLUMNS_WITHOUT_TRUTH
+    rows = ["", f"  {'class':<{width}}  " + " ".join(f"{title:>{len(title) + 2}}" for title in columns)]
     for entry, name in zip(summary["per_class"], names, strict=True):
-        scores = " ".join(f"{_percent(entry[key]):>{w}}" for key, w in (("precision", 10), ("recall", 7), ("f1", 7)))
         label = entry["class"]
-        specialists = summary.get("specialists_per_class", [0] * len(names))[label]
-        effective = summary.get("effective_lfs_per_class", [0.0] * len(names))[label]
-        rows.append(f"  {name:<{width}}  {entry['n']:>7} {scores} {specialists:>12} {effective:>10.2f}")
+        found = entry | {
+            "specialists": summary.get("specialists_per_class", [0] * len(names))[label],
+            "effective": summary.get("effective_lfs_per_class", [0.0] * len(names))[label],
+        }
+        cells = [f"{shown(found[key]):>{len(title) + 2}}" for title, (key, shown) in columns.items()]
+        rows.append(f"  {name:<{width}}  " + " ".join(cells))
     return rows
 
 
@@ -107,3 +113,19 @@ def _labeling_function_lines(summary: dict[str, Any]) -> list[str]:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
+
+
+Columns = dict[str, tuple[str, Callable[[Any], str]]]
+LF_COLUMNS: Columns = {"specialists": ("specialists", str), "effective": ("effective", "{:.2f}".format)}
+COLUMNS_WITH_TRUTH: Columns = {
+    "images": ("n", str),
+    "precision": ("precision", _percent),
+    "recall": ("recall", _percent),
+    "F1": ("f1", _percent),
+    **LF_COLUMNS,
+}
+COLUMNS_WITHOUT_TRUTH: Columns = {
+    "labelled so": ("n_annotated", "{:.0f}".format),
+    "confidence": ("mean_confidence", _percent),
+    **LF_COLUMNS,
+}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from sklearn.metrics import log_loss as sklearn_log_loss
 
+from dpssl.label_model import covered as covered_rows
+from dpssl.label_model import effective_lfs
 from dpssl.metrics import (
     accuracy,
     annotation_metrics,
     coverage,
-    covered_rows,
-    effective_lfs,
     expected_calibration_error,
     log_loss,
     majority_vote_accuracy,
@@ -46,7 +46,8 @@ def test_annotation_by_hand() -> None:
         {
             "class": 1,
             "n": 3,
-            "n_annotated": 1.5,
+            "n_annotated": 1.0,
+            "mean_confidence": 0.7,
             "precision": 1.0,
             "recall": 0.5,
             "f1": 2 / 3,
@@ -104,8 +105,13 @@ def test_rows_of_unknown_truth_are_left_out_of_all_but_coverage() -> None:
     known = truth >= 0
     scores = annotation_metrics(soft_labels, covered, truth)
     expected = annotation_metrics(soft_labels[known], covered[known], truth[known])
-    assert {**scores, "coverage": None} == {**expected, "coverage": None}
+    of_all_rows = {"coverage": None, "per_class": None}
+    assert {**scores, **of_all_rows} == {**expected, **of_all_rows}
     assert scores["coverage"] == covered.mean()
+    for got, wanted in zip(scores["per_class"], expected["per_class"], strict=True):
+        counts_of_all_rows = {"n_annotated": None, "mean_confidence": None}
+        assert {**got, **counts_of_all_rows} == {**wanted, **counts_of_all_rows}
+    assert sum(row["n_annotated"] for row in scores["per_class"]) == pytest.approx(covered.sum())
 
 
 def test_without_truth_everything_but_coverage_is_none() -> None:

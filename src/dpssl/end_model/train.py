@@ -18,6 +18,7 @@ from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.nets.wide_resnet import WideResNet, initialize
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
 from dpssl.training.precision import autocast, maybe_compiled
+from dpssl.training.seeds import stream_seed
 from dpssl.training.stage import Stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
 from dpssl.training.watch import Watch
@@ -50,15 +51,16 @@ def train_end_model(
     settings, device = config.end_model, bank.images.device
     n_classes = soft_labels.shape[1]
     network = build_classifier(config, n_classes, bank.images.shape[1], backbone)
-    generator = torch.Generator().manual_seed(config.run.seed + 1)
-    initialize(network.backbone, generator)
+    generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 3"))
+    if backbone is None:  # one that was passed in may be pretrained
+        initialize(network.backbone, generator)
     initialize_head(network.head, generator)
     if backbone_start is not None:
         network.backbone.load_state_dict(backbone_start)
     network.to(device).train()
     forward = maybe_compiled(network, device, config.optim.compile)
     optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
-    draws = torch.Generator(device).manual_seed(config.run.seed + 1)
+    draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of step 3"))
     labeled = LabeledImages.of(given_labels.to(device))
     usable = _usable_positions(covered, settings.end_uncovered).to(device)
     targets = soft_labels.to(device, torch.float32)

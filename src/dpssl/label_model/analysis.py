@@ -129,7 +129,7 @@ def effective_lfs(votes: NDArray[Any], specialties: Bools) -> Floats:
     effective = np.zeros(n_classes)
     for i in range(n_classes):
         says = (votes[:, specialties[:, i]] == i).astype(np.float64)  # (n, specialists)
-        says = says[:, says.std(0) > 0]
+        says = says[:, says.std(0) > 0] if len(says) else says[:, :0]
         if says.shape[1]:
             correlation = np.atleast_2d(np.corrcoef(says, rowvar=False))
             effective[i] = np.trace(correlation) ** 2 / np.square(correlation).sum()  # Σλ² = ‖correlation‖²

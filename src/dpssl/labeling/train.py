@@ -23,6 +23,7 @@ from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.wide_resnet import WideResNet, initialize
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
 from dpssl.training.precision import autocast, maybe_compiled
+from dpssl.training.seeds import stream_seed
 from dpssl.training.stage import Stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
 from dpssl.training.watch import Watch
@@ -44,14 +45,15 @@ def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
 
 def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
     """A fresh network on the bank's device, with drawn weights and a feature transform that is not inert."""
-    generator = torch.Generator().manual_seed(config.run.seed)
+    generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 1"))
     network = build_network(config, n_classes, bank.images.shape[1])
     initialize(network.backbone, generator)
     initialize_heads(network.heads, generator)
     network.to(bank.images.device)
     if isinstance(network.pooling, FeatureTransform):
         positions = draw_any(len(bank), min(N_START_IMAGES, len(bank)), generator).to(bank.images.device)
-        device_generator = torch.Generator(bank.images.device).manual_seed(config.run.seed)
+        centers_seed = stream_seed(config.run.seed, "centres")
+        device_generator = torch.Generator(bank.images.device).manual_seed(centers_seed)
         with torch.no_grad():
             features = network.backbone(bank.network_input(bank.images[positions]))
         start_centers(network.pooling, features, config.labeling.assignment_target, device_generator)
@@ -80,7 +82,7 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
     optimizer = FlatSGD(
         network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
     )
-    generator = torch.Generator(bank.images.device).manual_seed(config.run.seed)
+    generator = torch.Generator(bank.images.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
     network.train()
     forward = maybe_compiled(network, bank.images.device, config.optim.compile)
     if settings.mcl and not watch.has_checkpoint(STAGE_SSL):
@@ -114,12 +116,13 @@ def _run_multiple_choice(
             logits = forward(bank.network_input(images))
         return objective.loss(logits, labeled.labels[draw])
 
-    least_gain = settings.mcl_tolerance * math.log(network.n_classes)  # log C: the loss of a guess
+    guess = settings.mcl_weight * math.log(network.n_classes)  # the loss of a guess, weighted as the loss is
+    least_gain = settings.mcl_tolerance * guess
     stage = Stage(
         STAGE_MCL,
         "Step 1 of 3, specialising",
         settings.mcl_max_steps,
-        settings.window,
+        settings.mcl_window,
         learning_rate=lambda _: config.optim.learning_rate,
         batch_flag="--batch-size",
         batch_size=settings.batch_size,

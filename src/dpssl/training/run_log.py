@@ -1,6 +1,7 @@
 """What a run says while it trains: every number to metrics.jsonl, a progress bar to the terminal."""
 
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class ProgressBar:
     def __init__(self, title: str, total: int, done: int = 0, shown: bool = True) -> None:
         self.title, self.total, self.shown = title, total, shown
         self._bar: Any = None
-        self._printed = done
+        self._first, self._printed, self._started = done, done, time.monotonic()
         if shown and sys.stderr.isatty():
             from tqdm import tqdm
 
@@ -49,8 +50,14 @@ class ProgressBar:
             self._bar.update(done - self._bar.n)
         elif self.shown and (done - self._printed >= self.total / self.N_LINES or done == self.total):
             self._printed = done
-            print(f"{self.title}: {done}/{self.total}  {text}", file=sys.stderr, flush=True)
+            left = (time.monotonic() - self._started) / (done - self._first) * (self.total - done)
+            print(f"{self.title}: {done}/{self.total}  {text}  {_as_time(left)} left", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+def _as_time(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes}:{seconds:02d}"

@@ -43,7 +43,7 @@ def test_votes_are_the_argmax_over_tau_and_abstain(network: LFNetwork, digits: t
 def test_votes_stay_inside_tau(network: LFNetwork, digits: tuple[ImageBank, Tensor]) -> None:
     cast = cast_votes(network, digits[0])
     row, lf = np.nonzero(cast.votes >= 0)
-    assert len(row) > 90
+    assert len(row) > 45
     assert cast.specialties[lf, cast.votes[row, lf]].all()
     assert (cast.votes[:, 2] == -1).all()  # the dead LF
     assert (cast.votes == -1).any(axis=0).sum() > 1
