@@ -149,7 +149,7 @@ def _write_soft_labels(
     ids: RowIds,
     class_names: tuple[str, ...],
 ) -> int:
-    """Write `soft_labels.csv` and `soft_labels.npz` (the bytes of `RunFolder.write_soft_labels`); count covered rows."""
+    """Write `soft_labels.csv` and `.npz` with the bytes of `RunFolder.write_soft_labels`; count the covered rows."""
     n_classes = len(class_names)
     has_votes = np.empty(ids.n_rows, dtype=np.bool_)
     parts = list(chunks(ids.n_rows, max(votes.shape[1], n_classes)))

@@ -53,14 +53,14 @@ class VoteTally:
 def tally_votes(
     votes: Any, n_classes: int, y: Any = None, confidence: Any = None, sample_weight: Any = None
 ) -> VoteTally:
-    """Check and count some rows of votes; the arguments are those of `LabelModel.fit`."""
+    """Check, copy and count some rows of votes; the arguments are those of `LabelModel.fit`."""
     n_classes = check_n_classes(n_classes)
-    checked = check_votes(votes, n_classes)
+    checked = np.array(check_votes(votes, n_classes))  # the caller may fill the same array with the next rows
     return _count_once(
         VoteTally(
             checked,
             check_labels(y, len(checked), n_classes),
-            check_sample_weight(sample_weight, len(checked)),
+            np.array(check_sample_weight(sample_weight, len(checked))),
             check_confidence(confidence, checked, n_classes),
         )
     )

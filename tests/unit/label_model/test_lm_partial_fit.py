@@ -79,6 +79,16 @@ def test_a_file_is_a_part(world, tmp_path):
     assert_same_model(parts, LabelModel(4).fit(world.votes), world.votes)
 
 
+def test_the_caller_may_reuse_its_arrays(world):
+    parts, votes, weight = LabelModel(4), np.empty((200, 12), dtype=np.int8), np.ones(200)
+    for start in range(0, 2000, 200):
+        votes[:] = world.votes[start : start + 200]
+        weight[:] = 1 + start // 1000
+        parts.partial_fit(votes, sample_weight=weight)
+    whole = LabelModel(4).fit(world.votes, sample_weight=np.repeat([1.0, 2.0], 1000))
+    assert_same_model(parts, whole, world.votes)
+
+
 def test_only_partial_fits_can_be_continued(world, tmp_path):
     model = LabelModel(4).partial_fit(world.votes)
     model.save(tmp_path / "model.safetensors")
