@@ -47,6 +47,8 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
     class_names = tuple(table.class_names or map(str, range(n_classes)))
     n_covered = _write_soft_labels(folder, model, table.votes, confidence, ids, class_names)
     print(model.lf_summary())
+    if table.lf_names:
+        print("\nLFs:", ", ".join(f"{lf} = {name}" for lf, name in enumerate(table.lf_names)))
     share = 100 * n_covered / ids.n_rows
     print(f"\n{ids.n_rows:,} rows, {n_classes} classes, model {variant}; {share:.2f} % covered")
     print(f"Soft labels: {folder.path(SOFT_LABELS_TABLE)}")

@@ -91,6 +91,7 @@ def test_every_kind_of_file(warm_cli: Any, arrays: dict[str, np.ndarray], tmp_pa
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(read_proba(tmp_path / "soft"), LabelModel(3).fit(votes).predict_proba(votes), atol=1e-6)
     assert [row["id"] for row in read_table(tmp_path / "soft")] == [str(row) for row in range(N_ROWS)]
+    assert ("LFs: 0 = lf0, 1 = lf1" in done.stdout) == (ending in ("csv", "parquet")), "columns have names there"
 
 
 def test_the_model_and_the_use_of_confidences_can_be_chosen(
