@@ -6,9 +6,11 @@ command runs: `--help` answers at once. An error that the input caused is one me
 
 import argparse
 import os
+import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dpssl import __version__
@@ -31,15 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Without these, torch's OpenMP threads spin while they wait, and a step takes many times longer on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    warnings.showwarning = _show_warning
-    try:
-        return int(COMMANDS[command](chosen))
-    except DPSSLError as problem:
-        print(f"dpssl {command}: {problem}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    except KeyboardInterrupt:
-        print("\nstopped; `dpssl resume` continues from the last checkpoint", file=sys.stderr)
-        return EXIT_SIGNAL + 2
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            return int(COMMANDS[command](chosen))
+        except DPSSLError as problem:
+            print(f"dpssl {command}: {problem}", file=sys.stderr)
+            return EXIT_BAD_INPUT
+        except KeyboardInterrupt:
+            print("\nstopped; `dpssl resume` continues from the last checkpoint", file=sys.stderr)
+            return EXIT_SIGNAL + signal.SIGINT
 
 
 # ------------------------------------------------------------------------------------------------------------- commands
@@ -84,6 +87,8 @@ def _label(chosen: dict[str, Any]) -> int:
     from dpssl.label_votes import label_vote_file
 
     settings = with_values(Config(), chosen["set"]).label_model
+    for name in chosen["set"].keys() - vars(settings).keys():
+        raise InputError(f"{flag(name)}: only for a run; {chosen['source']} is a file of votes")
     label_vote_file(chosen["source"], chosen["labels"], chosen["out"], settings)
     return 0
 
@@ -121,8 +126,9 @@ def _new_config(chosen: dict[str, Any]) -> Config:
 def _open(chosen: dict[str, Any], command: str) -> "Run":
     """An existing run. Flags may change what the step may choose freely; anything else would make it another run."""
     from dpssl import runs
+    from dpssl.training.precision import pick_device
 
-    run = runs.open_run(chosen["source"])
+    run = runs.open_run(chosen["source"], writes=command != "evaluate")
     changed = with_values(run.config, chosen["set"])
     free = {entry.name for entry in options() if entry.section in STEP_SECTIONS.get(command, ())}
     before, after = runs.settings_that_matter(run.config), runs.settings_that_matter(changed)
@@ -133,6 +139,11 @@ def _open(chosen: dict[str, Any], command: str) -> "Run":
                 "leave the flag out, or start a new run with another --out"
             )
     runs.check(changed)  # before anything is removed
+    if command == "evaluate":
+        runs.use_config(run, changed)
+        return run
+    if command != "label":  # which runs no network
+        pick_device(changed.run.device)
     if command in STEP_SECTIONS:
         _make_room(run, command, chosen["redo"], other_settings=before != after)
     if changed != run.config:
@@ -156,31 +167,38 @@ def _make_room(run: "Run", command: str, redo: bool, other_settings: bool) -> No
 
 def _finish(run: "Run", work: Any) -> int:
     """Do the work, then print the summary; a request to stop leaves a run that can be resumed."""
-    import signal
-
     from dpssl.pipeline import evaluate
     from dpssl.summary import as_text
     from dpssl.training.watch import StopRequested
 
-    received = 0
+    with _signals_stop(run) as received:
+        try:
+            work(run)
+        except StopRequested:
+            print(f"stopped; continue with: dpssl resume {run.folder.folder}", file=sys.stderr)
+            return EXIT_SIGNAL + received[-1] if received else 0
+        print(as_text(evaluate(run), run.folder))
+    return 0
+
+
+@contextmanager
+def _signals_stop(run: "Run") -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM ask the run to stop; yields the signals received."""
+    received: list[int] = []
 
     def stop(number: int, _: object) -> None:
-        nonlocal received
-        received = number
+        received.append(number)
         run.stop()
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
             print("\nstopping after this window of steps; press Ctrl-C again to stop at once", file=sys.stderr)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        work(run)
-    except StopRequested:
-        print(f"stopped; continue with: dpssl resume {run.folder.folder}", file=sys.stderr)
-        return EXIT_SIGNAL + received if received else 0
-    print(as_text(evaluate(run), run.folder))
-    return 0
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _say_start(run: "Run") -> None:
@@ -205,7 +223,9 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dpssl", description="Label an image collection from about four labels per class (DP-SSL)."
+        prog="dpssl",
+        description="Label an image collection from about four labels per class (DP-SSL).",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dpssl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -213,23 +233,24 @@ def _parser() -> argparse.ArgumentParser:
         ("run", "all three steps: labeling functions, label model, end model (default data: digits, on a CPU)"),
         ("lfs", "step 1 alone: train the labeling functions and write their votes"),
     ):
-        command = commands.add_parser(name, help=help, description=help)
+        command = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         command.add_argument("--out", help="new run folder; default: the next free one under runs/")
         command.add_argument("--preset", choices=preset_names(), help="settings to start from")
         command.add_argument("--config", help="TOML file with settings, such as a run's config.toml")
         _add_settings(command)
-    label = commands.add_parser("label", help="step 2 alone: soft labels from the votes of a run or of a file")
+    help = "step 2 alone: soft labels from the votes of a run or of a file"
+    label = commands.add_parser("label", help=help, description=help, allow_abbrev=False)
     label.add_argument("source", metavar="RUN|VOTES", help="a run folder, or votes as .npz, .npy, .csv or .parquet")
     label.add_argument("--labels", help="for a file of votes: .csv with the columns id and label, for rows you know")
     label.add_argument("--out", help="for a file of votes: folder to write the soft labels to")
     label.add_argument("--redo", action="store_true", help=REDO_HELP)
-    _add_settings(label, ("label_model",))
+    _add_settings(label, ("run", *STEP_SECTIONS["label"]))
     for name, help, sections in (
         ("train", "step 3 alone: train the end model on a run's soft labels", ("run", *STEP_SECTIONS["train"])),
         ("evaluate", "score a run's labels and end model, and write summary.json", ("run",)),
         ("resume", "finish a run that was stopped, from its last checkpoint", None),
     ):
-        command = commands.add_parser(name, help=help, description=help)
+        command = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         command.add_argument("source", metavar="RUN", help="a run folder")
         if name == "train":
             command.add_argument("--redo", action="store_true", help=REDO_HELP)

@@ -3,6 +3,16 @@
 The command line prints the message alone and exits with status 2; anything else that is raised is a bug.
 """
 
+import tokenize
+import zipfile
+import zlib
+
+# What numpy and zipfile raise for bytes that are no archive of plain arrays, found by overwriting every byte of one.
+UNREADABLE_NPZ = (
+    OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error,
+    tokenize.TokenError,
+)  # fmt: skip
+
 
 class DPSSLError(Exception):
     """Base of every error that is the input's fault, not the program's."""

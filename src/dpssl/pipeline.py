@@ -1,7 +1,8 @@
 """The three steps over a run folder: each reads the files of the one before and leaves its own.
 
 A step whose result is there is not done again, so resuming a run is running it: finished steps are skipped, and the one
-that was cut off continues from its checkpoint. Truth is read in `evaluate` alone.
+that was cut off continues from its checkpoint. A step that is done removes first what was made from an earlier result
+of its own. Truth is read in `evaluate` alone.
 """
 
 import dataclasses
@@ -17,23 +18,26 @@ from dpssl.label_model import VARIANTS, LabelModel, covered
 from dpssl.labeling.train import STAGE_MCL, STAGE_SSL, build_network, train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
 from dpssl.nets.classifier import Classifier
-from dpssl.runs import Run
+from dpssl.runs import Run, note_environment
 from dpssl.step_files import VoteFile
 from dpssl.summary import summarize
 from dpssl.training.watch import Watch
 
 VOTES, SOFT_LABELS, EMBEDDINGS, SUMMARY = "votes.npz", "soft_labels.npz", "embeddings.npz", "summary.json"
 LF_MODEL, LABEL_MODEL, END_MODEL = "lf_model.safetensors", "label_model.safetensors", "end_model.safetensors"
-RESULTS = {"label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL), "train": (END_MODEL, EMBEDDINGS)}
+RESULTS = {  # of each step, in order; its first file is written last, and tells that the step is done
+    "lfs": (VOTES, LF_MODEL),
+    "label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL),
+    "train": (END_MODEL, EMBEDDINGS),
+}
 STAGES = {"lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,)}
 
 
-def run_all(run: Run) -> dict[str, Any]:
-    """Every step that is not done yet, then the summary."""
+def run_all(run: Run) -> None:
+    """Every step that is not done yet."""
     train_labeling_functions(run)
     resolve_votes(run)
     train_classifier(run)
-    return evaluate(run)
 
 
 def is_half_done(run: Run, step: str) -> bool:
@@ -43,13 +47,23 @@ def is_half_done(run: Run, step: str) -> bool:
 
 def forget(run: Run, step: str) -> None:
     """Remove what `step` made and everything made from it, so that it can be done again."""
-    {"label": run.folder.read_votes, "train": run.folder.read_soft_labels}[step]()  # fails where it cannot be
-    steps = list(RESULTS)[list(RESULTS).index(step) :]
-    for name in [SUMMARY, *(name for each in steps for name in RESULTS[each])]:
-        run.folder.path(name).unlink(missing_ok=True)
-    for each in steps:
-        _clear_checkpoints(run, each)
-    run.note_progress({name: minutes for name, minutes in run.minutes().items() if name not in steps})
+    {"label": run.folder.read_votes, "train": run.folder.read_soft_labels}[step](run.dataset.ids)  # fails in time
+    _remove(run, list(RESULTS)[list(RESULTS).index(step) :])
+
+
+def _forget_what_follows(run: Run, step: str) -> None:
+    """`step` is about to be done: what a later step made from an earlier result of it is stale."""
+    _remove(run, list(RESULTS)[list(RESULTS).index(step) + 1 :])
+
+
+def _remove(run: Run, steps: list[str]) -> None:
+    """The last step first: a kill half-way leaves no result whose source is gone."""
+    run.folder.path(SUMMARY).unlink(missing_ok=True)
+    for step in reversed(steps):
+        for name in RESULTS[step]:
+            run.folder.path(name).unlink(missing_ok=True)
+        _clear_checkpoints(run, step)
+    run.note_minutes({name: minutes for name, minutes in run.minutes().items() if name not in steps})
 
 
 def _clear_checkpoints(run: Run, step: str) -> None:
@@ -62,6 +76,7 @@ def train_labeling_functions(run: Run) -> None:
     if run.folder.has(VOTES):
         return _clear_checkpoints(run, "lfs")
     bank = _bank(run)
+    _forget_what_follows(run, "lfs")
     with run.step("lfs") as watch:
         network = train_lfs(bank, torch.from_numpy(run.split.given_labels), run.dataset.n_classes, run.config, watch)
         found = cast_votes(network, bank)
@@ -78,8 +93,9 @@ def resolve_votes(run: Run) -> None:
     """Step 2: votes.npz and the given labels -> soft_labels.npz, soft_labels.csv and label_model.safetensors."""
     if run.folder.has(SOFT_LABELS):
         return
+    file, settings = run.folder.read_votes(run.dataset.ids), run.config.label_model
+    _forget_what_follows(run, "label")
     with run.step("label"):
-        file, settings = run.folder.read_votes(), run.config.label_model
         model = LabelModel(run.dataset.n_classes, settings.label_model)
         sees_confidence = settings.use_confidence and VARIANTS[settings.label_model].uses_confidence
         confidence = file.confidence if sees_confidence else None
@@ -93,7 +109,8 @@ def train_classifier(run: Run) -> None:
     """Step 3: images, given labels and soft labels -> end_model.safetensors and embeddings.npz."""
     if run.folder.has(END_MODEL):
         return _clear_checkpoints(run, "train")
-    bank, file = _bank(run), run.folder.read_soft_labels()
+    bank, file = _bank(run), run.folder.read_soft_labels(run.dataset.ids)
+    _forget_what_follows(run, "train")
     with run.step("train") as watch:
         network = train_end_model(
             bank,
@@ -122,7 +139,7 @@ def evaluate(run: Run) -> dict[str, Any]:
         "minutes": round(sum(run.minutes().values()), 3),
         "minutes_per_step": run.minutes(),
         "seed": run.config.run.seed,
-        "device": run.device_name,
+        "device": run.environment.get("device"),
     }
     run.folder.write_json(SUMMARY, summary)
     return summary
@@ -153,4 +170,6 @@ def _lf_backbone(run: Run) -> dict[str, torch.Tensor]:
 
 
 def _bank(run: Run) -> ImageBank:
+    """The images on the device that trains."""
+    note_environment(run)
     return ImageBank.from_numpy(run.dataset.images, run.device)

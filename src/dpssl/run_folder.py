@@ -1,15 +1,14 @@
 """The run folder: where every step leaves its files and finds those of the step before.
 
 Every file but a log is written whole to a hidden neighbour, synced to the disk and renamed over the old one, so a
-reader sees the file before or the file after, whatever kills the writer. One process writes to a run at a time. Equal
-content gives equal bytes. Nothing is pickled.
+reader sees the file before or the file after, whatever kills the writer. One process writes to a run at a time
+(dpssl.runs holds a lock). Equal content gives equal bytes. Nothing is pickled.
 """
 
 import io
 import json
 import math
 import os
-import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpssl.errors import InputError, RunFolderError
+from dpssl.errors import UNREADABLE_NPZ, InputError, RunFolderError
 from dpssl.step_files import SoftLabelFile, VoteFile, soft_label_table, string_array
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ MADE_BY = {
     "end_model.safetensors": "dpssl train",
 }
 METADATA_KEY = "dpssl"
-# What numpy and zipfile raise for bytes that are no archive of plain arrays, found by flipping every byte of one.
-UNREADABLE_NPZ = (OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error)
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,12 @@ class RunFolder:
             if not out:
                 return cls(_next_free(Path("runs")))
             folder = Path(out)
-            if folder.exists() and not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            if _claim(folder):
+                return cls(folder)
+            if not folder.is_dir():
                 raise RunFolderError(f"--out {out}: is a file, not a folder; choose another --out")
-            folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
+            if any(path.name != LOCK for path in folder.iterdir()):
                 raise RunFolderError(
                     f"--out {out}: is not empty, and a run is never overwritten; "
                     f"finish that run with `dpssl resume {out}`, or choose another --out"
@@ -165,16 +165,18 @@ class RunFolder:
             class_names=string_array(file.class_names),
         )
 
-    def read_votes(self) -> VoteFile:
+    def read_votes(self, ids: NDArray[np.str_] | None = None) -> VoteFile:
+        """The votes, with the rows in the order of `ids` where those are given."""
         arrays = self.read_arrays(VOTES, "votes", "confidence", "specialties", "ids", "class_names")
         try:
-            return VoteFile(
+            file = VoteFile(
                 votes=arrays["votes"],
                 confidence=arrays["confidence"],
                 specialties=arrays["specialties"],
                 ids=arrays["ids"],
                 class_names=tuple(arrays["class_names"].tolist()),
             )
+            return file if ids is None else file.aligned_to(ids)
         except InputError as error:
             raise self._damaged(VOTES, error) from error
 
@@ -194,12 +196,14 @@ class RunFolder:
             class_names=string_array(file.class_names),
         )
 
-    def read_soft_labels(self) -> SoftLabelFile:
+    def read_soft_labels(self, ids: NDArray[np.str_] | None = None) -> SoftLabelFile:
+        """The soft labels, with the rows in the order of `ids` where those are given."""
         arrays = self.read_arrays(SOFT_LABELS, "soft_labels", "covered", "ids", "class_names")
         try:
-            return SoftLabelFile(
+            file = SoftLabelFile(
                 arrays["ids"], tuple(arrays["class_names"].tolist()), arrays["soft_labels"], arrays["covered"]
             )
+            return file if ids is None else file.aligned_to(ids)
         except InputError as error:
             raise self._damaged(SOFT_LABELS, error) from error
 
@@ -277,13 +281,18 @@ class RunFolder:
 def _next_free(parent: Path) -> Path:
     parent.mkdir(parents=True, exist_ok=True)
     number = 1
-    while True:
-        folder = parent / f"run-{number:03d}"
-        try:
-            folder.mkdir()  # the test and the claim in one call: two runs started together get two folders
-            return folder
-        except FileExistsError:
-            number += 1
+    while not _claim(parent / f"run-{number:03d}"):
+        number += 1
+    return parent / f"run-{number:03d}"
+
+
+def _claim(folder: Path) -> bool:
+    """Make the folder; False where it was there. Test and claim in one call: two runs started together get two."""
+    try:
+        folder.mkdir()
+        return True
+    except FileExistsError:
+        return False
 
 
 def _sync_folder(folder: Path) -> None:

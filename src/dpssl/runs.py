@@ -1,21 +1,26 @@
 """A run: its folder, its configuration and its data. Starting one, opening one, and changing its settings.
 
 What a step needs to know about the others is in the folder: a finished step by its files, a half-done one by its
-checkpoints, the settings all of them were made with in progress.json.
+checkpoints, the settings all of them were made with in config.toml, which carries a checksum of them.
 """
 
+import hashlib
+import json
+import os
 import platform
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 from dpssl import __version__
 from dpssl.config import Config, from_toml, options, to_toml
+from dpssl.data.identity import describe_images, place_of_images, require_same_images
 from dpssl.data.readers import load_dataset
 from dpssl.data.split import Split, make_split, split_from_json, split_to_json
 from dpssl.data.table import Dataset
@@ -23,12 +28,14 @@ from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model import VARIANTS
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.train import build_network
-from dpssl.run_folder import RunFolder
+from dpssl.run_folder import LOCK, RunFolder
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import StopRequested, Watch
 
-CONFIG, SPLIT, PROGRESS = "config.toml", "split.json", "progress.json"
-FREE_TO_CHANGE = ("max_minutes", "checkpoint_minutes", "device", "threads")  # without changing what a run computes
+CONFIG, IMAGES, SPLIT, PROGRESS = "config.toml", "images.json", "split.json", "progress.json"
+# These may change from command to command. The first two never change a result; another device or number of threads
+# rounds differently, and a checkpoint continues on its own kind of device only (see dpssl.training.watch).
+FREE_TO_CHANGE = ("max_minutes", "checkpoint_minutes", "device", "threads")
 
 
 @dataclass
@@ -39,6 +46,8 @@ class Run:
     config: Config
     dataset: Dataset
     split: Split
+    environment: dict[str, str]  # versions, and the device that networks were last trained on
+    lock: IO[str] | None = None  # held as long as it is open
     progress: bool = True
     started: float = field(default_factory=time.monotonic)
     watch: Watch | None = None  # of the step that trains now
@@ -52,13 +61,9 @@ class Run:
         """Minutes of each finished step."""
         return dict(self.folder.read_json(PROGRESS)["minutes"]) if self.folder.has(PROGRESS) else {}
 
-    def note_progress(self, minutes: dict[str, float]) -> None:
-        """Minutes of each finished step, and the settings they were made with, for whoever resumes."""
-        self.folder.write_json(PROGRESS, {"minutes": minutes, "settings": settings_that_matter(self.config)})
-
-    @property
-    def device_name(self) -> str:
-        return _device_name(self.device)
+    def note_minutes(self, minutes: dict[str, float]) -> None:
+        if minutes != self.minutes():
+            self.folder.write_json(PROGRESS, {"minutes": minutes})
 
     @contextmanager
     def step(self, name: str) -> Iterator[Watch]:
@@ -76,7 +81,7 @@ class Run:
         )
         try:
             yield self.watch
-            self.note_progress({**self.minutes(), name: round(self.watch.minutes(), 4)})
+            self.note_minutes({**self.minutes(), name: round(self.watch.minutes(), 4)})
         finally:
             self.watch = None
 
@@ -91,61 +96,133 @@ def start_run(config: Config, out: str | None = None, *, progress: bool = True) 
     """Read the data, split it, and write both decisions into a new folder. Bad input fails before it is made."""
     check(config)
     _use_threads(config)
-    dataset, split = _split(config)
-    run = Run(RunFolder.create(out), config, dataset, split, progress)
+    environment = _environment(config)
+    everything = load_dataset(config.data.data, config.data.labels)
+    dataset, split = _split(config, everything)
+    folder = RunFolder.create(out)
+    run = Run(folder, config, dataset, split, environment, _lock(folder), progress)
     _write_config(run)  # first: a folder with a config can be resumed, everything else follows from it
-    run.folder.write_json(SPLIT, split_to_json(dataset, split))
+    folder.write_json(IMAGES, describe_images(config.data.data, everything))
+    folder.write_json(SPLIT, split_to_json(dataset, split))
     return run
 
 
-def change_config(run: Run, config: Config) -> None:
-    """Go on with other settings, which `check` has passed."""
+def use_config(run: Run, config: Config) -> None:
+    """Go on with other settings, which `check` has passed, without noting them."""
     run.config = config
     _use_threads(config)
+
+
+def change_config(run: Run, config: Config) -> None:
+    """Go on with other settings, which `check` has passed. One rename changes settings and checksum together."""
+    use_config(run, config)
     _write_config(run)
+
+
+def note_environment(run: Run) -> None:
+    """A network is trained now: config.toml tells with what."""
+    now = _environment(run.config)
+    if run.environment != now:
+        run.environment = now
+        _write_config(run)
 
 
 def _write_config(run: Run) -> None:
     """The whole resolved configuration, and what it ran on, into config.toml."""
-    run.folder.write_text(CONFIG, to_toml(run.config) + _environment(run.config))
-    run.note_progress(run.minutes())
+    text = to_toml(run.config)
+    environment = run.environment | {"settings": _checksum_of_settings(tomllib.loads(text))}
+    lines = (f"{name} = {json.dumps(value)}\n" for name, value in environment.items())
+    run.folder.write_text(CONFIG, f"{text}\n[environment]\n{''.join(lines)}")
 
 
-def _split(config: Config) -> tuple[Dataset, Split]:
-    dataset = load_dataset(config.data.data, config.data.labels)
+def _split(config: Config, dataset: Dataset) -> tuple[Dataset, Split]:
     return make_split(dataset, config.data.n_labels, config.run.seed, config.data.test_fraction)
 
 
-def open_run(path: str | Path, *, progress: bool = True) -> Run:
-    """The run in an existing folder, with the configuration it was started with."""
+def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) -> Run:
+    """The run in an existing folder, with the configuration it was started with.
+
+    One process at a time may open it to write results; `evaluate`, which replaces summary.json alone, needs no turn.
+    """
     folder = RunFolder.open(path)
     if not folder.has(CONFIG):
         raise RunFolderError(
             f"{path}: holds no {CONFIG}, so there is nothing to resume; start a run with another --out"
         )
-    config = from_toml(folder.read_text(CONFIG), source=str(folder.path(CONFIG)))
-    _require_unedited(folder, config)
+    lock = _lock(folder) if writes else None
+    text = folder.read_text(CONFIG)
+    config = from_toml(text, source=str(folder.path(CONFIG)))
+    environment = _require_unedited(folder, tomllib.loads(text))
     _use_threads(config)
+    everything = _same_images(folder, config)
     if folder.has(SPLIT):
-        dataset = load_dataset(config.data.data, config.data.labels)
-        dataset, split = split_from_json(dataset, folder.read_json(SPLIT))
+        dataset, split = split_from_json(everything, folder.read_json(SPLIT))
     else:  # killed as it was started
-        dataset, split = _split(config)
+        dataset, split = _split(config, everything)
         folder.write_json(SPLIT, split_to_json(dataset, split))
-    return Run(folder, config, dataset, split, progress)
+    return Run(folder, config, dataset, split, environment, lock, progress)
 
 
-def _require_unedited(folder: RunFolder, config: Config) -> None:
-    """Finished steps keep no checkpoint that would tell which settings made them: progress.json does."""
-    if not folder.has(PROGRESS):
-        return
-    before, now = folder.read_json(PROGRESS)["settings"], settings_that_matter(config)
-    for name in before:
-        if now.get(name) != before[name]:
+def _same_images(folder: RunFolder, config: Config) -> Dataset:
+    """The data the run was started with, from wherever the command is given."""
+    data = config.data.data
+    recorded = folder.read_json(IMAGES) if folder.has(IMAGES) else None
+    if recorded is not None:
+        data = place_of_images(recorded["data"], data)
+    dataset = load_dataset(data, config.data.labels)
+    found = describe_images(data, dataset)
+    if recorded is None:  # killed as it was started
+        folder.write_json(IMAGES, found)
+    else:
+        require_same_images(recorded, found, folder.path(IMAGES))
+    return dataset
+
+
+def _lock(folder: RunFolder) -> IO[str] | None:
+    """Take the run for this process, until the file is closed or the process dies. Windows has no such lock."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return None
+    try:
+        file = folder.path(LOCK).open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
             raise RunFolderError(
-                f"{folder.path(CONFIG)}: {name} is {now.get(name)!r}, but the run was started with {before[name]!r}; "
-                "undo the edit, or start a new run with this file as --config and another --out"
-            )
+                f"another dpssl (pid {file.read().strip()}) is writing to {folder.folder}; wait for it or stop it"
+            ) from None
+        file.truncate(0)
+        print(os.getpid(), file=file, flush=True)
+    except RunFolderError:
+        raise
+    except OSError as error:
+        raise RunFolderError(f"{folder.path(LOCK)}: cannot be locked ({error}); check the permissions") from error
+    return file
+
+
+def _require_unedited(folder: RunFolder, document: dict[str, Any]) -> dict[str, str]:
+    """The table [environment], after a look at the settings: a finished step keeps no checkpoint that would tell which
+    settings made it."""
+    environment: dict[str, str] = document.get("environment", {})
+    noted = environment.pop("settings", None)
+    if noted is not None and noted != _checksum_of_settings(document):
+        raise RunFolderError(
+            f"{folder.path(CONFIG)}: was edited, its settings are not those the run was started with; "
+            "undo the edit, or start a new run with this file as --config and another --out"
+        )
+    return environment
+
+
+def _checksum_of_settings(document: dict[str, Any]) -> str:
+    """Of the settings that a config.toml names, those free to change apart. Settings added since are not among them."""
+    tables = {
+        section: {name: value for name, value in table.items() if name not in FREE_TO_CHANGE}
+        for section, table in document.items()
+        if section != "environment"
+    }
+    return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
 
 
 def check(config: Config) -> None:
@@ -162,7 +239,6 @@ def check(config: Config) -> None:
             f"--n-lfs {n_lfs}: --label-model {label_model} solves triplets, which need 3 LFs or more; "
             "raise --n-lfs or choose --label-model majority"
         )
-    pick_device(config.run.device)
 
 
 def _use_threads(config: Config) -> None:
@@ -170,18 +246,15 @@ def _use_threads(config: Config) -> None:
         torch.set_num_threads(config.run.threads)
 
 
-def _environment(config: Config) -> str:
-    lines = {
+def _environment(config: Config) -> dict[str, str]:
+    """What networks are trained with here; an error where there is no such device."""
+    device = pick_device(config.run.device)
+    return {
         "dpssl": __version__,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "python": platform.python_version(),
-        "device": _device_name(pick_device(config.run.device)),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads",
     }
-    return "\n[environment]\n" + "".join(f'{name} = "{value}"\n' for name, value in lines.items())
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
 
 
 def settings_that_matter(config: Config) -> dict[str, Any]:

@@ -5,8 +5,8 @@ A file from elsewhere becomes one of these classes before any step sees it, so t
 
 import csv
 import io
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +46,11 @@ class VoteFile:
         object.__setattr__(self, "ids", string_array(self.ids))
         object.__setattr__(self, "class_names", tuple(map(str, self.class_names)))
 
+    def aligned_to(self, ids: NDArray[np.str_]) -> Self:
+        """The same votes with the rows in the order of `ids`, of which each must have one."""
+        rows = _rows_of(ids, self.ids)
+        return replace(self, votes=self.votes[rows], confidence=self.confidence[rows], ids=self.ids[rows])
+
 
 @dataclass(frozen=True)
 class SoftLabelFile:
@@ -70,6 +75,11 @@ class SoftLabelFile:
         object.__setattr__(self, "class_names", tuple(map(str, self.class_names)))
         object.__setattr__(self, "soft_labels", soft_labels)
         object.__setattr__(self, "covered", np.asarray(self.covered, dtype=np.bool_))
+
+    def aligned_to(self, ids: NDArray[np.str_]) -> Self:
+        """The same soft labels with the rows in the order of `ids`, of which each must have one."""
+        rows = _rows_of(ids, self.ids)
+        return replace(self, soft_labels=self.soft_labels[rows], covered=self.covered[rows], ids=self.ids[rows])
 
 
 def soft_label_table(file: SoftLabelFile) -> str:
@@ -101,6 +111,17 @@ def spreadsheet_text(value: str) -> str:
 def string_array(values: Any) -> NDArray[np.str_]:
     """As narrow a string array as the values allow, so that equal strings are equal bytes."""
     return np.array([str(value) for value in values], dtype=np.str_)
+
+
+def _rows_of(ids: NDArray[np.str_], found: NDArray[np.str_]) -> NDArray[np.int64]:
+    """Where each of `ids` is in `found`, which must hold the same ids in some order."""
+    position = {name: row for row, name in enumerate(found.tolist())}
+    missing = next((name for name in ids.tolist() if name not in position), None)
+    if missing is not None:
+        raise InputError(f"it has no row for the image {missing!r}")
+    if len(found) != len(ids):
+        raise InputError(f"it has {len(found)} rows for {len(ids)} images")
+    return np.array([position[name] for name in ids.tolist()], dtype=np.int64)
 
 
 def _check_shape(name: str, array: ArrayLike, shape: tuple[int, ...]) -> None:

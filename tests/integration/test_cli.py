@@ -15,7 +15,7 @@ from safetensors import safe_open
 from dpssl.config import Config, from_toml, options
 
 FILES = {
-    "config.toml", "split.json", "votes.npz", "lf_model.safetensors", "label_model.safetensors", "soft_labels.npz",
+    "config.toml", "images.json", "split.json", "votes.npz", "lf_model.safetensors", "label_model.safetensors", "soft_labels.npz",
     "soft_labels.csv", "end_model.safetensors", "embeddings.npz", "metrics.jsonl", "summary.json", "progress.json",
 }  # fmt: skip
 N_IMAGES, N_TEST, N_LABELS, N_CLASSES, N_LFS = 1437, 360, 40, 10, 6
@@ -55,7 +55,7 @@ def test_run_from_preset_config_file_and_flags(
 
 
 def test_every_file_is_there_and_nothing_else(tiny_run: Path) -> None:
-    assert {path.name for path in tiny_run.iterdir()} - {"checkpoint"} == FILES
+    assert {path.name for path in tiny_run.iterdir()} - {"checkpoint", ".lock"} == FILES
 
 
 def test_config_is_complete_and_can_be_used_again(tiny_run: Path) -> None:
@@ -63,7 +63,7 @@ def test_config_is_complete_and_can_be_used_again(tiny_run: Path) -> None:
     document = tomllib.loads(text)
     for entry in options():
         assert entry.name in document[entry.section]
-    assert set(document["environment"]) == {"dpssl", "torch", "python", "device"}
+    assert set(document["environment"]) == {"dpssl", "torch", "python", "device", "settings"}
     config = from_toml(text)
     assert config.labeling.n_lfs == N_LFS  # a flag
     assert config.backbone.depth == 10  # the preset that the data brings along
@@ -155,7 +155,7 @@ def test_each_step_alone_makes_what_run_makes(
     folder = tmp_path / "run"
     done = warm_cli("lfs", *tiny, "--out", folder)
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in folder.iterdir()} - {"checkpoint"} == FILES - {
+    assert {path.name for path in folder.iterdir()} - {"checkpoint", ".lock"} == FILES - {
         "label_model.safetensors", "soft_labels.npz", "soft_labels.csv", "end_model.safetensors", "embeddings.npz",
     }  # fmt: skip
     assert "soft_labels.csv" not in done.stdout

@@ -33,7 +33,7 @@ def run_copy(tiny_run: Path, tmp_path: Path) -> Path:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
 def test_errors_in_a_fresh_interpreter(run_cli: Any, tmp_path: Path) -> None:
@@ -282,8 +282,8 @@ def test_an_edited_configuration_is_refused(
     (folder / "config.toml").write_text(text.replace("n_lfs = 6", "n_lfs = 7"))
     message = refused("resume", folder)
     assert str(folder / "config.toml") in message
-    assert "n_lfs is 7" in message
-    assert "started with 6" in message
+    assert "was edited" in message
+    assert "another --out" in message
     (folder / "config.toml").write_text(text)
     assert warm_cli("resume", folder).returncode == 0
 

@@ -7,8 +7,6 @@ Both may add `test_x` with `test_y`, `class_names` and `ids`. Nothing is ever un
 """
 
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +15,20 @@ from numpy.typing import NDArray
 
 from dpssl.constants import UNLABELED
 from dpssl.data.table import Dataset, Ids, Labels, as_uint8_images
-from dpssl.errors import InputError
+from dpssl.errors import UNREADABLE_NPZ, InputError
 
 DIGIT_NAMES = tuple("0123456789")
 BENCHMARK_CLASSES = {
     "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     "svhn": DIGIT_NAMES,
 }
-# What numpy and zipfile raise for bytes that are no archive of plain arrays.
-UNREADABLE_NPZ = (OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error)
+MOST_CLASSES = 100_000  # a mistyped label would otherwise make that many classes
 SUPPORTED = "digits, cifar10, svhn, or the path of an .npz file with train_x and train_y, or images and labels"
+
+
+def is_built_in(data: str) -> bool:
+    """Whether `--data` is a name, not a path."""
+    return data == "digits" or data in BENCHMARK_CLASSES
 
 
 def load_dataset(data: str, labels: str = "") -> Dataset:
@@ -108,8 +110,8 @@ def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = ()) -> Datas
     if "class_names" in arrays:
         class_names = tuple(_texts_of(path, "class_names", arrays["class_names"]).tolist())
     elif not class_names:
-        highest = int(max(truth.max(initial=UNLABELED), test_truth.max(initial=UNLABELED)))
-        class_names = tuple(str(label) for label in range(highest + 1))
+        labels = {"train_y" if prefix == "train" else "labels": truth, "test_y": test_truth}
+        class_names = tuple(map(str, range(_count_classes(path, labels, len(images)))))
     return Dataset(
         name=name,
         images=images,
@@ -147,6 +149,19 @@ def _labels_of(path: Path, key: str, array: NDArray[Any], n_images: int) -> Labe
             f"expected one integer for each of the {n_images} images"
         )
     return array.astype(np.int64)
+
+
+def _count_classes(path: Path, labels: dict[str, Labels], n_images: int) -> int:
+    """One more than the highest label of the arrays. Every class needs an image, so there are no more than those."""
+    most = min(n_images, MOST_CLASSES)
+    for key, values in labels.items():
+        if values.max(initial=UNLABELED) >= most:
+            row = int(values.argmax())
+            raise InputError(
+                f"{path}, array {key}: row {row} is {values[row]}, which would make {values[row] + 1} classes of "
+                f"{n_images} images; number the classes 0, 1, 2, …, and {UNLABELED} for unlabelled"
+            )
+    return int(max(values.max(initial=UNLABELED) for values in labels.values())) + 1
 
 
 def _texts_of(path: Path, key: str, array: NDArray[Any]) -> NDArray[np.str_]:

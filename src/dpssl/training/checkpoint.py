@@ -67,16 +67,19 @@ class CheckpointStore:
 
     def latest(self) -> Checkpoint | None:
         """The newest readable checkpoint, or None. Damaged ones are skipped with a warning."""
-        for folder in reversed(self._folders()):
+        folders = self._folders()
+        while folders:
+            folder = folders.pop()
             try:
                 return _read(folder)
             except (OSError, ValueError, KeyError, SafetensorError) as problem:
-                warnings.warn(f"checkpoint {folder} is damaged ({problem}); using the one before it", stacklevel=2)
+                instead = "using the one before it" if folders else "there is none before it, so the stage starts again"
+                warnings.warn(f"checkpoint {folder} is damaged ({problem}); {instead}", stacklevel=2)
         return None
 
     def clear(self) -> None:
-        """Remove the stage's checkpoints, once its result is written."""
-        for folder in self._folders():
+        """Remove the stage's checkpoints, once its result is written, and the drafts that a kill left."""
+        for folder in [*self._folders(), *self.folder.glob(f".{self.stage}-[0-9]*.draft")]:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _folders(self) -> list[Path]:

@@ -55,6 +55,7 @@ class Watch:
         step, notes = 0, {}
         if checkpoint is not None:
             self._require_same_settings(checkpoint.notes["settings"])
+            _require_same_device(stage, checkpoint.notes.get("device"), state.generator.device.type)
             state.load(checkpoint.files)
             step, notes = checkpoint.step, checkpoint.notes
             self._before = max(self._before, notes["minutes"])
@@ -71,7 +72,8 @@ class Watch:
         out_of_time = 0 < self.max_minutes <= self.minutes_now()
         since_checkpoint = (time.monotonic() - self._checkpointed) / 60
         if self.folder and (self.stop_requested or out_of_time or since_checkpoint >= self.checkpoint_minutes):
-            saved = {**notes, "settings": self.settings, "minutes": self.minutes()}
+            device = state.generator.device.type
+            saved = {**notes, "settings": self.settings, "minutes": self.minutes(), "device": device}
             self._store(stage).save(step, state.files(), saved)
             self._checkpointed = time.monotonic()
         if self.stop_requested or out_of_time:
@@ -94,12 +96,22 @@ class Watch:
         return CheckpointStore(self.folder / "checkpoint", stage)
 
     def _require_same_settings(self, saved: Mapping[str, Any]) -> None:
-        differing = sorted(name for name in self.settings if saved.get(name) != self.settings[name])
+        """A setting that the program did not have when it wrote the checkpoint cannot differ."""
+        differing = sorted(name for name in self.settings.keys() & saved if saved[name] != self.settings[name])
         if not differing:
             return
         name, others = differing[0], len(differing) - 1
         more = f" (and {others} more differ)" if others else ""
         raise RunFolderError(
-            f"the run was started with {name} = {saved.get(name)!r}, now it is {self.settings[name]!r}{more}: resume "
+            f"the run was started with {name} = {saved[name]!r}, now it is {self.settings[name]!r}{more}: resume "
             "with the configuration it was started with (its config.toml), or start a new run with another --out"
+        )
+
+
+def _require_same_device(stage: str, saved: str | None, now: str) -> None:
+    """A generator's state fits generators of its own kind of device alone."""
+    if saved is not None and saved != now:
+        raise RunFolderError(
+            f"the checkpoint of stage {stage} was written on {saved}, and its random state fits no {now}: "
+            f"resume with --device {saved}, or start the run again on {now} with another --out"
         )

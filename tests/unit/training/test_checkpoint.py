@@ -115,8 +115,17 @@ def test_all_damaged_is_none_at_all(store: CheckpointStore) -> None:
     for step in (1, 2):
         store.save(step, files(step), {})
         (newest(store) / "weights.safetensors").write_bytes(b"")
-    with pytest.warns(UserWarning, match="is damaged"):
+    with pytest.warns(UserWarning, match="is damaged") as notes:
         assert store.latest() is None
+    assert ["using the one before it" in str(note.message) for note in notes] == [True, False]
+
+
+def test_clearing_leaves_nothing_of_the_stage(store: CheckpointStore) -> None:
+    store.save(1, files(1), {})
+    (store.folder / ".lfs-00000002.draft").mkdir()
+    (store.folder / ".end-00000001.draft").mkdir()
+    store.clear()
+    assert [path.name for path in store.folder.iterdir()] == [".end-00000001.draft"]
 
 
 def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:

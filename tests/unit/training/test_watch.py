@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dpssl.errors import RunFolderError
+from dpssl.training.checkpoint import CheckpointStore
 from dpssl.training.run_log import ProgressBar, RunLog
 from dpssl.training.step import TrainStep
 from dpssl.training.watch import StopRequested, Watch
@@ -43,9 +44,7 @@ def test_checkpoints_wait_for_their_time(tmp_path: Path, make_step: MakeStep) ->
     assert not patient.has_checkpoint("lfs")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("n_lfs", 21), ("strides", [1, 2, 1]), ("learning_rate", 0.06), ("added", True)]
-)
+@pytest.mark.parametrize(("name", "value"), [("n_lfs", 21), ("strides", [1, 2, 1]), ("learning_rate", 0.06)])
 def test_other_settings_are_refused_by_name(tmp_path: Path, make_step: MakeStep, name: str, value: object) -> None:
     step = make_step()
     watch(tmp_path, checkpoint_minutes=0).after_window("lfs", 4, {"loss": 1.0}, step.state, {})
@@ -54,6 +53,27 @@ def test_other_settings_are_refused_by_name(tmp_path: Path, make_step: MakeStep,
         watch(tmp_path, {**SETTINGS, name: value}).begin("lfs", "title", 10, step.state)
     assert f"started with {name} = {before!r}, now it is {value!r}" in str(problem.value)
     assert "config.toml" in str(problem.value)
+
+
+def test_a_setting_that_the_program_has_learnt_since_is_no_difference(tmp_path: Path, make_step: MakeStep) -> None:
+    step = make_step()
+    watch(tmp_path, checkpoint_minutes=0).after_window("lfs", 4, {"loss": 1.0}, step.state, {})
+    assert watch(tmp_path, {**SETTINGS, "added": True}).begin("lfs", "title", 10, step.state)[0] == 4
+
+
+def test_a_checkpoint_of_another_device_is_refused(tmp_path: Path, make_step: MakeStep) -> None:
+    state = make_step().state
+    notes = {"settings": SETTINGS, "minutes": 0.0, "device": "cuda"}
+    CheckpointStore(tmp_path / "checkpoint", "lfs").save(4, state.files(), notes)
+    with pytest.raises(RunFolderError, match=r"stage lfs was written on cuda.*resume with --device cuda"):
+        watch(tmp_path).begin("lfs", "title", 10, state)
+
+
+def test_a_checkpoint_names_its_device(tmp_path: Path, make_step: MakeStep) -> None:
+    watch(tmp_path, checkpoint_minutes=0).after_window("lfs", 4, {"loss": 1.0}, make_step().state, {})
+    checkpoint = CheckpointStore(tmp_path / "checkpoint", "lfs").latest()
+    assert checkpoint is not None
+    assert checkpoint.notes["device"] == "cpu"
 
 
 def test_a_refused_checkpoint_changes_nothing(tmp_path: Path, make_step: MakeStep) -> None:
