@@ -54,6 +54,7 @@ Ints = NDArray[np.int64]
 
 DIFFICULTY_VIEWS = 5.0  # effective votes a vote must meet on its row before a shared difficulty can be told from chance
 DIFFICULTY_MARGIN = 0.01  # nats per row by which a shared difficulty must explain the votes better, chance apart
+RELEARNING_ROWS = 300  # per class, from which tables are learnt anew beside the difficulty
 MOST_VOTES = 100.0  # of one class on one row; e^boost to a higher power leaves the range of floats
 ABSENCE_MARGIN = 0.01  # nats per vote by which κ = 1 must predict better than κ = 0
 SPECIALIST_MAJORITY = 0.5  # share of specialists from which all LFs' silence counts
@@ -198,20 +199,29 @@ def _learn(
             lf_weight = np.minimum(lf_weight, repeated)
             batches = make_batches(rows, columns, lf_weight, n_steps)
             run = learn_classes(run.model.absence_weight)
+    votes_per_lf, named = _vote_count(columns).sum(1), (columns.code >= 0).sum(1)  # (K,), (K,)
+    can_be_fooled = (
+        votes_per_lf[named > 1].sum() >= 0.5 * votes_per_lf.sum()
+    )  # whoever names one class has no look-alike
     enough_votes = count_views(batches) >= DIFFICULTY_VIEWS and most_votes(batches) <= MOST_VOTES
-    if enough_votes and run.model.absence_weight == 1.0 and affords_difficulty(n_classes, n_lfs):
-        run = _with_difficulty(run, batches, class_balance, float(rows.weight.sum()))
+    if can_be_fooled and enough_votes and run.model.absence_weight == 1.0 and affords_difficulty(n_classes, n_lfs):
+        n_rows = float(rows.weight.sum())
+        relearn = specialists.mean() >= SPECIALIST_MAJORITY and n_rows >= RELEARNING_ROWS * n_classes
+        run = _with_difficulty(run, batches, class_balance, n_rows, keep_tables=not relearn)
     return run
 
 
-def _with_difficulty(run: Run, batches: list[Batch], class_balance: Floats | None, n_rows: float) -> Run:
+def _with_difficulty(
+    run: Run, batches: list[Batch], class_balance: Floats | None, n_rows: float, keep_tables: bool
+) -> Run:
     """The model with shared difficulty, if it explains the votes better by more than its parameters would by chance.
 
     The penalty is that of the Bayesian information criterion. Votes that are independent given the class gain nothing,
-    and forced into a shared difficulty they lose up to 4 points of accuracy.
+    and forced into a shared difficulty they lose up to 4 points of accuracy. Tables that are learnt anew together with
+    the difficulty gain accuracy from many rows of specialists; elsewhere they drift, and only the difficulty is learnt.
     """
     start = add_difficulty(run.model)
-    hard = run_em(start, batches, class_balance, DIFFICULTY_ITERATIONS, DIFFICULTY_TOL)
+    hard = run_em(start, batches, class_balance, DIFFICULTY_ITERATIONS, DIFFICULTY_TOL, keep_tables)
     difficulty = start.tables.difficulty
     n_parameters = difficulty.boost.size + difficulty.level_share.size + difficulty.look_alikes.size
     penalty = n_parameters * np.log(max(n_rows, 2.0)) / (2 * n_rows)

@@ -175,14 +175,21 @@ class Run:
     converged: bool
 
 
-def run_em(model: Model, batches: list[Batch], class_balance: Floats | None, max_iter: int, tol: float) -> Run:
-    """EM until the log-likelihood per row gains less than tol."""
+def run_em(
+    model: Model,
+    batches: list[Batch],
+    class_balance: Floats | None,
+    max_iter: int,
+    tol: float,
+    keep_tables: bool = False,
+) -> Run:
+    """EM until the log-likelihood per row gains less than tol; `keep_tables` as in `update_tables`."""
     total_weight = sum(float(batch.weight.sum()) for batch in batches)
     prior = prior_votes(model.columns, count_views(batches))
     previous, converged, n_iter = -np.inf, False, 0
     while n_iter < max_iter and not converged:
         counts = EStep(model).count(batches)
-        tables = update_tables(counts, model.tables, model.columns, prior, class_balance, model.lf_weight)
+        tables = update_tables(counts, model.tables, model.columns, prior, class_balance, model.lf_weight, keep_tables)
         model = replace(model, tables=tables)
         log_likelihood = counts.log_likelihood / total_weight
         converged = abs(log_likelihood - previous) < tol

@@ -23,7 +23,7 @@ evidence, κ = 0 as mere absence (crowd workers), β discounts copies.
 | κ, β | `absence_weight`, `lf_weight` | scalar, (K,) |
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -145,8 +145,12 @@ def update_tables(
     prior_votes: Floats,
     class_balance: Floats | None,
     lf_weight: Floats,
+    keep_tables: bool = False,
 ) -> Tables:
-    """M step. π comes from the rows with votes, unless `class_balance` is given."""
+    """M step. π comes from the rows with votes, unless `class_balance` is given.
+
+    keep_tables: with a shared difficulty, learn that alone and leave T as it is.
+    """
     balance = counts.covered_mass + 1.0 if class_balance is None else np.maximum(class_balance, SMALLEST)
     balance = balance / balance.sum()
     share = truth_given_vote(counts.vote_mass, columns, balance, prior_votes)
@@ -157,7 +161,8 @@ def update_tables(
         silent = 1.0 - columns.sum_per_lf(says)
         difficulty = update_difficulty(before.difficulty, counts.shared, None)
         return Tables(balance, np.maximum(says, SMALLEST), silent, difficulty)
-    return _rescale(counts, before, columns, joint * counts.class_mass, balance, lf_weight)
+    learnt = _rescale(counts, before, columns, joint * counts.class_mass, balance, lf_weight)
+    return replace(learnt, says=before.says, silent=before.silent) if keep_tables else learnt
 
 
 def _rescale(
