@@ -312,6 +312,9 @@ def main() -> None:
         "--parts", nargs="+", choices=["synthetic", "real", "scale"], default=["synthetic", "real", "scale"]
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument(
+        "--sizes", nargs="+", default=["50000x10", "500000x10", "50000x100"], help="synthetic sets, ROWSxCLASSES"
+    )
     parser.add_argument("--quick", action="store_true", help="one small size, one seed, our models only")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "label_model.json")
     parser.add_argument("--scale-worker", type=Path, help=argparse.SUPPRESS)
@@ -320,14 +323,16 @@ def main() -> None:
         scale_worker(options.scale_worker)
         return
     shared = load_votes_module()
-    sizes, scale, epochs = [(50_000, 10), (500_000, 10), (50_000, 100)], [1_000_000, 5_000_000, 20_000_000], 500
+    sizes = [(int(rows), int(classes)) for rows, classes in (size.split("x") for size in options.sizes)]
+    scale, epochs = [1_000_000, 5_000_000, 20_000_000], 500
     if options.quick:
         sizes, scale, epochs, options.seeds = [(2_000, 10)], [20_000, 40_000], 10, options.seeds[:1]
         for name in [name for name in MODELS if not name.startswith("dpssl")]:
             del MODELS[name]
     results: dict[str, Any] = json.loads(options.out.read_text()) if options.out.is_file() else {}
     if "synthetic" in options.parts:
-        results["synthetic"] = run_synthetic(shared, sizes, options.seeds, epochs)
+        kept = [row for row in results.get("synthetic", []) if (row["rows"], row["classes"]) not in sizes]
+        results["synthetic"] = kept + run_synthetic(shared, sizes, options.seeds, epochs)
         results["synthetic_mean"] = summarize_synthetic(results["synthetic"])
     if "real" in options.parts:
         results["real"] = run_real(epochs)

@@ -59,7 +59,7 @@ MOST_VOTES = 100.0  # of one class on one row; e^boost to a higher power leaves 
 ABSENCE_MARGIN = 0.01  # nats per vote by which κ = 1 must predict better than κ = 0
 SPECIALIST_MAJORITY = 0.5  # share of specialists from which all LFs' silence counts
 EXPECTED_VOTES = 10.0  # votes for a class that chance does not keep away: e^-10
-ROWS_PER_CLASS, FEWEST_ROWS, MOST_CELLS = 500, 12_000, 1 << 25
+ROWS_PER_CLASS, FEWEST_ROWS, MOST_CELLS = 500, 8_000, 1 << 25
 MOST_COMPARED = 2000  # LFs up to which every pair is compared for copies
 
 
