@@ -158,6 +158,9 @@ class LabelingConfig(Section):
         most=1,
     )
     alignment: bool = option(False, "align each LF's predictions with its own prior before thresholding")
+    alignment_decay: float = option(
+        0.97, "decay of the running mean prediction that is aligned; .999 is usual for a million steps", least=0, most=1
+    )
     backbone_gradient: str = option(
         "specialists",
         "gradient of the sum over LFs into the backbone: divided by K (mean), by rho K (specialists), or not (sum)",

@@ -13,8 +13,6 @@ from dpssl.labeling.specialties import WinnerCount
 from dpssl.nets.lf_heads import LFNetwork
 from dpssl.training.step import LossAndMetrics
 
-ALIGNMENT_DECAY = 0.999  # of the running mean prediction, as in FreeMatch and USB
-
 
 class MultipleChoice(nn.Module):
     """Phase A: mu_l^MCL * Eq. 4 on labelled images."""
@@ -78,7 +76,7 @@ class SemiSupervised(nn.Module):
     @torch.no_grad()
     def _align(self, probabilities: Tensor) -> Tensor:
         """Distribution alignment (ReMixMatch) of each LF to its own prior: p * prior / running mean, normalised."""
-        self.mean_prediction.lerp_(probabilities.mean(0), 1 - ALIGNMENT_DECAY)
+        self.mean_prediction.lerp_(probabilities.mean(0), 1 - self.settings.alignment_decay)
         aligned = probabilities * self.get_buffer("prior") / self.mean_prediction.clamp_min(1e-6)
         return aligned / aligned.sum(-1, keepdim=True)
 
