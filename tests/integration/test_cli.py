@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import tomllib
 from collections.abc import Callable
@@ -10,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 
 from dpssl.config import Config, from_toml, options
 
 FILES = {
-    "config.toml", "images.json", "split.json", "votes.npz", "lf_model.safetensors", "label_model.safetensors", "soft_labels.npz",
-    "soft_labels.csv", "end_model.safetensors", "embeddings.npz", "metrics.jsonl", "summary.json", "progress.json",
+    "config.toml", "images.json", "split.json", "votes.npz", "lf_model.safetensors", "label_model.safetensors",
+    "soft_labels.npz", "soft_labels.csv", "end_model.safetensors", "embeddings.npz", "metrics.jsonl", "summary.json",
+    "progress.json",
 }  # fmt: skip
 N_IMAGES, N_TEST, N_LABELS, N_CLASSES, N_LFS = 1437, 360, 40, 10, 6
 
@@ -172,6 +175,49 @@ def test_evaluate_writes_the_summary_again(warm_cli: Any, run_copy: Path, tiny_r
     (run_copy / "summary.json").unlink()
     assert warm_cli("evaluate", run_copy).returncode == 0
     assert summary_of(run_copy) == summary_of(tiny_run)
+
+
+def test_evaluate_changes_no_setting(warm_cli: Any, run_copy: Path) -> None:
+    before = (run_copy / "config.toml").read_bytes()
+    assert warm_cli("evaluate", run_copy, "--threads", 2).returncode == 0
+    assert (run_copy / "config.toml").read_bytes() == before
+
+
+def test_the_summary_is_made_once(monkeypatch: pytest.MonkeyPatch, run_copy: Path) -> None:
+    from dpssl import cli, pipeline
+
+    calls = []
+    summarize = pipeline.summarize
+    monkeypatch.setattr(pipeline, "summarize", lambda *args: calls.append(1) or summarize(*args))
+    assert cli.main(["resume", str(run_copy)]) == 0
+    assert len(calls) == 1
+
+
+def test_label_needs_no_gpu(warm_cli: Any, run_copy: Path, tiny_run: Path) -> None:
+    """Step 2 of a run that was made on a GPU, on a machine without one; the summary tells what trained."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    text = (run_copy / "config.toml").read_text(encoding="utf-8")
+    text = re.sub('device = "cpu"', 'device = "cuda"', text)
+    (run_copy / "config.toml").write_text(re.sub('device = "cpu, .*"', 'device = "H200"', text), encoding="utf-8")
+    done = warm_cli("label", run_copy, "--redo", "--threads", 1)
+    assert done.returncode == 0, done.stderr
+    assert (run_copy / "soft_labels.npz").read_bytes() == (tiny_run / "soft_labels.npz").read_bytes()
+    assert summary_of(run_copy)["device"] == "H200"
+    refused = warm_cli("train", run_copy)
+    assert refused.returncode == 2
+    assert "--device cpu" in refused.stderr
+    assert warm_cli("train", run_copy, "--device", "cpu").returncode == 0
+    assert summary_of(run_copy)["device"].startswith("cpu")
+
+
+def test_votes_in_another_order_are_joined_by_id(warm_cli: Any, run_copy: Path, tiny_run: Path) -> None:
+    arrays = arrays_of(run_copy / "votes.npz")
+    turned = {name: arrays[name][::-1] for name in ("votes", "confidence", "ids")}
+    np.savez(run_copy / "votes.npz", **(arrays | turned))
+    done = warm_cli("label", run_copy, "--redo")
+    assert done.returncode == 0, done.stderr
+    assert (run_copy / "soft_labels.npz").read_bytes() == (tiny_run / "soft_labels.npz").read_bytes()
 
 
 def test_another_seed_is_another_run(

@@ -123,7 +123,8 @@ def test_every_file_and_field_of_a_run_is_described(
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     names = {path.name for path in run.iterdir()} - {"checkpoint"}
     names |= {*summary, *summary["per_class"][0], *(key for line in lines for key in line)}
-    names |= {*json.loads((run / "split.json").read_text()), *json.loads((run / "progress.json").read_text())}
+    for name in ("images.json", "split.json", "progress.json"):
+        names |= json.loads((run / name).read_text(encoding="utf-8")).keys()
     for arrays in run.glob("*.npz"):
         with np.load(arrays, allow_pickle=False) as archive:
             names |= set(archive.files)

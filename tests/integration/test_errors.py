@@ -1,5 +1,6 @@
 """Bad input: one message that names the flag, file or row, the value met and what to do; status 2; nothing is lost."""
 
+import os
 import shutil
 import signal
 from collections.abc import Callable, Sequence
@@ -112,7 +113,7 @@ def test_a_configuration_file_is_refused(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("flags", [["--preset", "imagenet"], ["--stepz", "5"], ["--steps"]])
+@pytest.mark.parametrize("flags", [["--preset", "imagenet"], ["--stepz", "5"], ["--steps"], ["--n-lf", "5"]])
 def test_unknown_flags_and_presets(flags: Sequence[str], warm_cli: Any, tmp_path: Path) -> None:
     failed = warm_cli("run", *flags, cwd=tmp_path)
     assert failed.returncode == 2
@@ -240,6 +241,42 @@ def test_a_damaged_file_is_named(name: str, refused: Callable[..., str], run_cop
     content = (run_copy / name).read_bytes()
     (run_copy / name).write_bytes(content[: len(content) // 2])
     assert str(run_copy / name) in refused("resume", run_copy)
+
+
+@pytest.mark.parametrize("command", ["resume", "label", "train"])
+def test_one_command_writes_to_a_run_at_a_time(
+    command: str, refused: Callable[..., str], warm_cli: Any, run_copy: Path
+) -> None:
+    pytest.importorskip("fcntl")
+    from dpssl.runs import open_run
+
+    run = open_run(run_copy)
+    assert f"another dpssl (pid {os.getpid()}) is writing to {run_copy}" in refused(command, run_copy)
+    assert warm_cli("evaluate", run_copy).returncode == 0, "writes no result"
+    run.lock.close()
+    assert "writing" not in warm_cli(command, run_copy).stderr
+
+
+def test_one_command_starts_in_a_folder(refused: Callable[..., str], tiny: list[str], tmp_path: Path) -> None:
+    """Both find it empty; the one that comes second to the lock gives way."""
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / "run").mkdir()
+    with (tmp_path / "run" / ".lock").open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        assert f"is writing to {tmp_path / 'run'}" in refused("run", *tiny, "--out", tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_rows_of_other_images_are_refused(refused: Callable[..., str], run_copy: Path) -> None:
+    with np.load(run_copy / "votes.npz") as archive:
+        arrays = dict(archive)
+    arrays["ids"][0] = "nobody"
+    np.savez(run_copy / "votes.npz", **arrays)
+    files = files_of(run_copy)
+    message = refused("label", run_copy, "--redo")
+    assert str(run_copy / "votes.npz") in message
+    assert "no row for the image 'digit-" in message
+    assert files_of(run_copy) == files
 
 
 # Another configuration

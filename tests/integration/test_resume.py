@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 GIVE_UP_AFTER = 120  # seconds in which a file appears unless the program hangs
@@ -157,6 +159,104 @@ def test_a_first_phase_that_had_converged_is_not_trained_further(
     assert differing(fingerprint(folder), fingerprint(unbroken)) == []
 
 
+# Made again
+
+
+@pytest.fixture(scope="module")
+def redone(warm_cli: Any, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Per step, the run whose step was made again with other settings, and finished."""
+    folders = {}
+    for step, flags in REDO.items():
+        folders[step] = tmp_path_factory.mktemp("redone") / "run"
+        shutil.copytree(tiny_run, folders[step])
+        assert warm_cli(step, folders[step], "--redo", *flags).returncode == 0
+        assert warm_cli("resume", folders[step]).returncode == 0
+    return folders
+
+
+REDO: dict[str, tuple[object, ...]] = {"label": ("--label-model", "majority"), "train": ("--end-steps", 6)}
+
+
+@pytest.mark.parametrize(
+    ("step", "event", "text"),
+    [
+        ("label", "os.remove", "end_model.safetensors"),
+        ("label", "os.remove", "embeddings.npz"),
+        ("label", "os.remove", "soft_labels.npz"),
+        ("label", "os.rename", "progress.json"),
+        ("label", "os.rename", "config.toml"),
+        ("label", "os.rename", "soft_labels.npz"),
+        ("train", "os.remove", "embeddings.npz"),
+        ("train", "os.rename", "progress.json"),
+        ("train", "os.rename", "config.toml"),
+        ("train", "os.rename", "end_model.safetensors"),
+    ],
+)
+def test_killed_as_it_makes_a_step_again(
+    step: str, event: str, text: str, warm_cli: Any, tiny_run: Path, redone: dict[str, Path], tmp_path: Path,
+    fingerprint: Any, differing: Any,
+) -> None:  # fmt: skip
+    """What is resumed is the run before or the run asked for: never one step of each."""
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_run, folder)
+    killed = warm_cli(step, folder, "--redo", *REDO[step], die_at=(event, text, 1))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    resumed = warm_cli("resume", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    settings = (folder / "config.toml").read_text()
+    expected = tiny_run if settings == (tiny_run / "config.toml").read_text() else redone[step]
+    assert settings == (expected / "config.toml").read_text()
+    assert differing(fingerprint(folder), fingerprint(expected)) == []
+
+
+def test_new_soft_labels_leave_no_older_end_model(warm_cli: Any, tiny_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_run, folder)
+    (folder / "soft_labels.npz").unlink()
+    done = warm_cli("label", folder, "--label-model", "majority")
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "end_model.safetensors").exists()
+    assert not (folder / "embeddings.npz").exists()
+    assert json.loads((folder / "summary.json").read_text())["minutes_per_step"].keys() == {"lfs", "label"}
+
+
+# The same images, wherever they are
+
+
+def test_a_run_can_be_resumed_from_another_folder(
+    warm_cli: Any, tiny: list[str], own_images: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = own_images()
+    stopped = warm_cli("lfs", "--preset", "digits", *tiny, "--data", data.name, "--out", "run", cwd=tmp_path)
+    assert stopped.returncode == 0, stopped.stderr
+    (tmp_path / "elsewhere").mkdir()
+    resumed = warm_cli("resume", "../run", cwd=tmp_path / "elsewhere")
+    assert resumed.returncode == 0, resumed.stderr
+    images = json.loads((tmp_path / "run" / "images.json").read_text())
+    assert images["data"] == str(data.resolve())
+    assert (images["shape"], images["dtype"], images["n_images"]) == ([8, 8, 1], "uint8", 40)
+
+    moved = tmp_path / "moved"  # as on another machine: the old place is gone, --data holds from the new one
+    moved.mkdir()
+    data.rename(moved / data.name)
+    assert warm_cli("resume", tmp_path / "run", cwd=moved).returncode == 0
+
+
+def test_other_images_in_their_place_are_noticed(
+    warm_cli: Any, tiny: list[str], own_images: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    data = own_images()
+    done = warm_cli("lfs", "--preset", "digits", *tiny, "--data", data, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    own_images(images=np.zeros((40, 8, 8), np.uint8))
+    refused = warm_cli("resume", folder)
+    assert refused.returncode == 2
+    assert str(folder / "images.json") in refused.stderr
+    assert refused.stderr.count(str(data)) == 2
+    assert "sha256" in refused.stderr
+
+
 # Asked to stop
 
 
@@ -193,12 +293,10 @@ def test_sigterm_during_step_2_stops_before_step_3(
         os.kill(os.getpid(), signal.SIGTERM)
         return fit(*args, **kwargs)
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), warnings.showwarning]
     monkeypatch.setattr(pipeline.LabelModel, "fit", fit_and_be_stopped)
-    try:
-        assert cli.main(["resume", str(folder)]) == 143
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    assert cli.main(["resume", str(folder)]) == 143
+    assert [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), warnings.showwarning] == before
     assert (folder / "soft_labels.npz").exists()
     assert not (folder / "end_model.safetensors").exists()
     assert warm_cli("resume", folder).returncode == 0

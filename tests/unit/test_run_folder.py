@@ -55,6 +55,11 @@ def test_an_empty_folder_may_become_a_run(tmp_path: Path) -> None:
     assert RunFolder.create(str(tmp_path / "empty")).folder == tmp_path / "empty"
 
 
+def test_a_lock_left_behind_does_not_fill_a_folder(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("123\n")
+    assert RunFolder.create(str(tmp_path)).folder == tmp_path
+
+
 def test_places_where_no_run_can_be_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match=r"--out .*file: is a file"):
@@ -222,6 +227,34 @@ def test_votes_against_the_contract_are_refused(changes: dict[str, np.ndarray], 
         run.read_votes()
 
 
+def test_rows_are_joined_by_id(run: RunFolder) -> None:
+    run.write_votes(a_vote_file())
+    run.write_soft_labels(["a", "b", "c"], ("cat", "dog"), [[0.1, 0.9], [0.75, 0.25], [0.5, 0.5]], [True, True, False])
+    ids = np.array(["c", "a", "b"])
+    votes, labels = run.read_votes(ids), run.read_soft_labels(ids)
+    assert votes.votes.tolist() == [[-1, 2], [0, -1], [1, 1]]
+    assert votes.confidence[0, 1] == np.float16(0.8)
+    assert votes.ids.tolist() == labels.ids.tolist() == ["c", "a", "b"]
+    assert np.allclose(labels.soft_labels, [[0.5, 0.5], [0.1, 0.9], [0.75, 0.25]])
+    assert labels.covered.tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["a", "d", "c", "e"], "no row for the image 'd'"),
+        (["a", "b"], "3 rows for 2 images"),
+    ],
+)
+def test_rows_of_other_images_are_refused(ids: list[str], message: str, run: RunFolder) -> None:
+    run.write_votes(a_vote_file())
+    run.write_soft_labels(["a", "b", "c"], ("cat", "dog"), np.full((3, 2), 0.5), [True] * 3)
+    with pytest.raises(RunFolderError, match=rf"votes\.npz.*{message}"):
+        run.read_votes(np.array(ids))
+    with pytest.raises(RunFolderError, match=rf"soft_labels\.npz.*{message}"):
+        run.read_soft_labels(np.array(ids))
+
+
 def test_soft_labels_come_back_and_fill_the_table(run: RunFolder) -> None:
     soft_labels = np.array([[0.1, 0.9], [0.75, 0.25], [0.5, 0.5]])
     run.write_soft_labels(["a", "=b", "ü,\nc"], ("cat", "dog"), soft_labels, [True, True, False])
@@ -341,6 +374,20 @@ def test_no_flipped_or_missing_byte_goes_unnoticed(run: RunFolder) -> None:
             except RunFolderError:
                 n_noticed += 1
         assert n_noticed > len(damaged) / 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_overwritten_header_is_damage(run: RunFolder) -> None:
+    """numpy parses the header of an array as Python: its tokenizer has errors of its own."""
+    run.write_arrays("votes.npz", votes=np.arange(4, dtype=np.int8))
+    whole = run.path("votes.npz").read_bytes()
+    start = whole.index(b"{'descr'")
+    for at in range(start, whole.index(b"\n", start)):
+        for byte in b"('{9\x00\n":
+            run.path("votes.npz").write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
+            if byte != whole[at]:
+                with pytest.raises(RunFolderError, match=r"votes\.npz: is damaged"):
+                    run.read_arrays("votes.npz")
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ GOOD = {"images": IMAGES, "labels": np.array([0, 1, -1, -1, -1, -1])}
         ({"labels": np.array([0, 1, -1])}, r"array labels: has shape \(3,\).*6 images"),
         ({"labels": np.array([0.0, 1, -1, -1, -1, -1])}, r"array labels:.*float64"),
         ({"labels": np.array([0, 1, -5, -1, -1, -1])}, r"row 2 .* is -5"),
+        ({"labels": np.array([0, 1, -1, 3_000_000_000, -1, -1])}, r"array labels: row 3 is 3000000000.*of 6 images"),
+        ({"test_x": IMAGES, "test_y": np.array([0, 1, 6, 0, 0, 0])}, r"array test_y: row 2 is 6"),
         ({"images": np.full((6, 2, 2), np.nan)}, r"array images: image 0 .*nan"),
         ({"images": np.zeros((6, 2))}, r"array images: .*shape \(6, 2\)"),
         ({"test_x": IMAGES}, r"test_x and test_y come together"),
