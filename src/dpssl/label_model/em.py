@@ -56,6 +56,15 @@ class Model:
     lf_weight: Floats  # (K,) β
 
 
+class SpokenVotes(OneHotVotes):
+    """The same matrix from the columns of the spoken votes, row by row, without a dense array."""
+
+    def __init__(self, indptr: Ints, columns: Ints, n_lfs: int, n_codes: int) -> None:
+        self.n_rows, self.n_lfs, self.n_classes = len(indptr) - 1, n_lfs, n_codes
+        self.indptr, self.columns = indptr, columns
+        self._csr = self._build_csr()
+
+
 @dataclass(frozen=True)
 class Batch:
     """Some rows, ready for the E step."""
@@ -76,14 +85,20 @@ def make_batches(rows: WeightedRows, columns: Columns, lf_weight: Floats, n_step
 
 
 def _make_batch(rows: WeightedRows, part: slice, columns: Columns, lf_weight: Floats, n_steps: int) -> Batch:
-    outcomes = rows.outcomes[part].astype(np.int64)
-    n, n_classes = len(outcomes), columns.code.shape[1]
-    votes = np.where(outcomes == ABSTAIN, ABSTAIN, outcomes // n_steps)
-    row, lf = np.nonzero(votes != ABSTAIN)
-    class_votes = count_class_votes(n, n_classes, n_steps, row, outcomes[row, lf], lf_weight[lf])
-    one_hot = OneHotVotes(columns.encode(votes), columns.n_codes)
-    covered = np.diff(one_hot.indptr) > 0
-    return Batch(one_hot, class_votes, covered, rows.y[part], rows.weight[part])
+    """Every step touches spoken votes only; a class that the LF never named in the fit counts as an abstention."""
+    outcomes = np.ascontiguousarray(rows.outcomes[part])
+    (n, n_lfs), n_classes = outcomes.shape, columns.code.shape[1]
+    spoken = np.flatnonzero(outcomes.ravel() != ABSTAIN)
+    outcome, lf = outcomes.ravel()[spoken].astype(np.int64), spoken % n_lfs
+    code = columns.code[lf, outcome // n_steps if n_steps > 1 else outcome]
+    if (code < 0).any():
+        spoken, outcome, lf, code = (values[code >= 0] for values in (spoken, outcome, lf, code))
+    row = spoken // n_lfs
+    votes_per_row = np.bincount(row, minlength=n)
+    indptr = np.concatenate([[0], np.cumsum(votes_per_row)])
+    one_hot = SpokenVotes(indptr, lf * columns.n_codes + code, n_lfs, columns.n_codes)
+    class_votes = count_class_votes(n, n_classes, n_steps, row, outcome, lf_weight[lf])
+    return Batch(one_hot, class_votes, votes_per_row > 0, rows.y[part], rows.weight[part])
 
 
 def count_views(batches: Iterable[Batch]) -> float:

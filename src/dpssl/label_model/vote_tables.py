@@ -57,12 +57,6 @@ class Columns:
         """Columns with votes."""
         return np.flatnonzero(self.vote >= 0)
 
-    def encode(self, votes: NDArray[Any]) -> Ints:
-        """Votes as codes, (n, K); classes that the LF never voted for in the fit count as abstentions."""
-        n_lfs = len(self.code)
-        lookup = np.concatenate([self.code, np.full((n_lfs, 1), -1)], axis=1)  # an abstention indexes the last
-        return lookup[np.arange(n_lfs), votes.astype(np.int64)]
-
     def sum_per_lf(self, values: Floats) -> Floats:
         """(m, C) -> (K, C)."""
         total: Floats = values.reshape(len(self.code), self.n_codes, -1).sum(1)
