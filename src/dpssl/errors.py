@@ -9,7 +9,7 @@ import zlib
 
 # What numpy and zipfile raise for bytes that are no archive of plain arrays, found by overwriting every byte of one.
 UNREADABLE_NPZ = (
-    OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error,
+    OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
     tokenize.TokenError,
 )  # fmt: skip
 

@@ -126,6 +126,24 @@ def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
         load_dataset(str(path))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_overwritten_header_is_named(tmp_path: Path) -> None:
+    """numpy parses a header as Python, whose tokenizer has errors of its own, before it sees a checksum."""
+    path = tmp_path / "damaged.npz"
+    images = np.zeros((200, 8, 8), np.uint8)
+    save(path, images=images, labels=np.arange(200) % 2)
+    whole = path.read_bytes()
+    start = whole.index(b"{'descr'")
+    for at in range(start, whole.index(b"}", start) + 1):
+        for byte in b"( '":
+            if byte != whole[at]:
+                path.write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
+                try:
+                    assert len(load_dataset(str(path)).images) == len(images)
+                except InputError:
+                    continue
+
+
 class _Trap:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.mkdir, ("unpickled",)
