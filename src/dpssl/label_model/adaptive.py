@@ -199,12 +199,13 @@ def _learn(
             lf_weight = np.minimum(lf_weight, repeated)
             batches = make_batches(rows, columns, lf_weight, n_steps)
             run = learn_classes(run.model.absence_weight)
-    votes_per_lf, named = _vote_count(columns).sum(1), (columns.code >= 0).sum(1)  # (K,), (K,)
-    can_be_fooled = (
-        votes_per_lf[named > 1].sum() >= 0.5 * votes_per_lf.sum()
-    )  # whoever names one class has no look-alike
+    # Whoever names one class only cannot fall for a look-alike: the votes of others must be half of all.
+    names_several = (columns.code >= 0).sum(1)[columns.lf] > 1  # (m,)
+    may_err_together = (
+        columns.count[names_several].sum() >= 0.5 * columns.count.sum() and run.model.absence_weight == 1.0
+    )
     enough_votes = count_views(batches) >= DIFFICULTY_VIEWS and most_votes(batches) <= MOST_VOTES
-    if can_be_fooled and enough_votes and run.model.absence_weight == 1.0 and affords_difficulty(n_classes, n_lfs):
+    if may_err_together and enough_votes and affords_difficulty(n_classes, n_lfs):
         n_rows = float(rows.weight.sum())
         relearn = specialists.mean() >= SPECIALIST_MAJORITY and n_rows >= RELEARNING_ROWS * n_classes
         run = _with_difficulty(run, batches, class_balance, n_rows, keep_tables=not relearn)

@@ -170,7 +170,7 @@ def infer_states(
             joint[h] *= alikes[h].summed
         else:
             joint[h] *= np.exp(states[:, 0, h] - states[:, 0, h].max())
-    total = joint.sum(0).sum(1)  # (n,)
+    total = np.maximum(joint.sum(0).sum(1), TINY)  # (n,)
     joint *= (weight / total)[:, None]  # (H, n, C) expected weight of every (h, y)
     return RowStates(joint, alikes, np.log(total) + highest + scale)
 
