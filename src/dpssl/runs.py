@@ -186,25 +186,24 @@ def _lock(folder: RunFolder) -> IO[str] | None:
         return None
     try:
         file = folder.path(LOCK).open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise RunFolderError(
-                f"another dpssl (pid {file.read().strip()}) is writing to {folder.folder}; wait for it or stop it"
-            ) from None
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.truncate(0)
         print(os.getpid(), file=file, flush=True)
-    except RunFolderError:
-        raise
+        return file
+    except BlockingIOError:
+        pid = folder.read_text(LOCK).strip()
+        raise RunFolderError(
+            f"another dpssl (pid {pid}) is writing to {folder.folder}; wait for it or stop it"
+        ) from None
     except OSError as error:
         raise RunFolderError(f"{folder.path(LOCK)}: cannot be locked ({error}); check the permissions") from error
-    return file
 
 
 def _require_unedited(folder: RunFolder, document: dict[str, Any]) -> dict[str, str]:
-    """The table [environment], after a look at the settings: a finished step keeps no checkpoint that would tell which
-    settings made it."""
+    """The table [environment] of a config.toml whose settings fit the checksum there.
+
+    A finished step keeps no checkpoint that would tell which settings made it, so an edit could not be noticed later.
+    """
     environment: dict[str, str] = document.get("environment", {})
     noted = environment.pop("settings", None)
     if noted is not None and noted != _checksum_of_settings(document):
