@@ -29,7 +29,7 @@ def summarize(
         "class_names": list(dataset.class_names),
     }
     if folder.has("votes.npz"):
-        file = folder.read_votes()
+        file = folder.read_votes(dataset.ids)
         votes, truth = file.votes[rows], dataset.truth[rows]
         summary |= metrics.specialist_summary(file.specialties)
         summary["majority_vote_accuracy"] = metrics.majority_vote_accuracy(votes, truth, dataset.n_classes)
@@ -37,7 +37,7 @@ def summarize(
         summary["share_of_empty_rows"] = float((~covered(votes)).mean())
         summary |= _feature_diagnostics(folder)
     if folder.has("soft_labels.npz"):
-        labels = folder.read_soft_labels()
+        labels = folder.read_soft_labels(dataset.ids)
         summary |= metrics.annotation_metrics(labels.soft_labels[rows], labels.covered[rows], dataset.truth[rows])
     if test_probabilities is not None:
         summary["test_accuracy"] = metrics.accuracy(test_probabilities.argmax(1), dataset.test_truth)
