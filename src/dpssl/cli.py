@@ -14,7 +14,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dpssl import __version__
-from dpssl.config import Config, flag, load_config_file, load_preset, options, preset_names, with_values
+from dpssl.config import (
+    Config,
+    default_preset,
+    flag,
+    load_config_file,
+    load_preset,
+    options,
+    preset_names,
+    with_values,
+)
 from dpssl.errors import DPSSLError, InputError, RunFolderError
 
 if TYPE_CHECKING:
@@ -110,17 +119,16 @@ COMMANDS = {"run": _run, "lfs": _lfs, "label": _label, "train": _train, "evaluat
 
 
 def _new_config(chosen: dict[str, Any]) -> Config:
-    """Defaults, then the preset, then the config file, then flags. Data with a preset of its own name gets it."""
-    config, flags = Config(), chosen["set"]
-    preset = chosen["preset"]
-    if preset is None and not chosen["config"]:
-        data = flags.get("data", config.data.data)
-        preset = data if data in preset_names() else None
-    if preset is not None:
-        config = load_preset(preset, config)
-    if chosen["config"]:
-        config = load_config_file(chosen["config"], config)
-    return with_values(config, flags)
+    """Defaults, then the preset, then the config file, then flags. Without --preset, the data decides on one."""
+
+    def settle(preset: str | None) -> Config:
+        config = Config() if preset is None else load_preset(preset)
+        if chosen["config"]:
+            config = load_config_file(chosen["config"], config)
+        return with_values(config, chosen["set"])
+
+    preset = chosen["preset"] or default_preset(settle(None).data.data)
+    return settle(preset)
 
 
 def _open(chosen: dict[str, Any], command: str) -> "Run":
@@ -202,12 +210,14 @@ def _signals_stop(run: "Run") -> Iterator[list[int]]:
 
 
 def _say_start(run: "Run") -> None:
-    dataset, split = run.dataset, run.split
+    dataset, split, shape = run.dataset, run.split, run.config.backbone
     height, width, n_channels = dataset.images.shape[1:]
     kind = "grey" if n_channels == 1 else "colour"
     print(
         f"{dataset.name}: {len(dataset.images):,} images of {width}x{height}, {kind}, {dataset.n_classes} classes, "
         f"{len(split.labeled)} of them labelled; {len(dataset.test_images):,} more for testing\n"
+        f"Wide ResNet-{shape.depth}-{shape.width}, {run.config.labeling.n_lfs} labeling functions, "
+        f"{run.config.labeling.steps:,} steps, then {run.config.end_model.end_steps:,} of the end model\n"
         f"run folder: {run.folder.folder}",
         file=sys.stderr,
     )

@@ -33,6 +33,8 @@ ALL_OPS = (
     "translate_y",
 )
 
+SMALL_SIDE = 16  # pixels; a Wide ResNet-28 would leave nothing of a smaller image
+
 
 def option(
     default: Any, help: str, *, least: float | None = None, most: float | None = None, choices: tuple[str, ...] = ()
@@ -300,6 +302,13 @@ def load_preset(name: str, base: Config | None = None) -> Config:
         raise InputError(f"--preset {name!r} is unknown; choose one of {', '.join(preset_names())}")
     text = (resources.files("dpssl") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
     return from_toml(text, base, f"preset {name}")
+
+
+def default_preset(data: str, image_side: int | None = None) -> str | None:
+    """The preset for data without one: that of its own name, or for small images (`image_side` pixels) digits'."""
+    if data in preset_names():
+        return data
+    return "digits" if image_side is not None and image_side <= SMALL_SIDE else None
 
 
 def load_config_file(path: str | Path, base: Config | None = None) -> Config:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpssl.config import Config, load_preset, options, with_values
+from dpssl.config import Config, default_preset, load_preset, options, with_values
 from dpssl.constants import UNLABELED
 from dpssl.data.batches import ImageBank
 from dpssl.data.table import as_uint8_images
@@ -25,8 +25,6 @@ from dpssl.labeling.vote import cast_votes
 from dpssl.runs import check
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
-
-SMALL_SIDE = 16  # pixels; images up to this size get the small network of the preset `digits`
 
 
 class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not annotated
@@ -110,8 +108,7 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return np.asarray(self.classes_[best])
 
     def _config(self, pixels: NDArray[np.uint8]) -> Config:
-        small = max(pixels.shape[1:3]) <= SMALL_SIDE
-        preset = self.preset if self.preset is not None else ("digits" if small else None)
+        preset = self.preset or default_preset("", max(pixels.shape[1:3]))
         config = Config() if preset is None else load_preset(preset)
         settings = self.settings or {}
         elsewhere = {entry.name for entry in options() if entry.section in ("run", "data")}

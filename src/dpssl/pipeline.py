@@ -95,7 +95,8 @@ def resolve_votes(run: Run) -> None:
         return
     file, settings = run.folder.read_votes(run.dataset.ids), run.config.label_model
     _forget_what_follows(run, "label")
-    with run.step("label"):
+    with run.step("label") as watch:
+        watch.say(f"Step 2 of 3, label model: {settings.label_model}, {len(file.votes):,} images")
         model = LabelModel(run.dataset.n_classes, settings.label_model)
         sees_confidence = settings.use_confidence and VARIANTS[settings.label_model].uses_confidence
         confidence = file.confidence if sees_confidence else None

@@ -1,7 +1,7 @@
 """Step 2, the paper's label model: θ fitted by L-BFGS in float64 on Eq. 11. Also Snorkel's potential (Eq. 19).
 
 `PaperSettings()` follows the paper's letter where it is clear, with the sign of R put right. Where it is silent we add
-a structured start and a little shrinkage of θ (0 switches it off), and clip triplet estimates; docs/method.md lists all.
+a structured start and a little shrinkage of θ (0 switches it off), and clip triplet estimates: see docs/method.md.
 """
 
 from dataclasses import dataclass

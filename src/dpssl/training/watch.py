@@ -1,5 +1,6 @@
 """What happens between two windows of training: log, progress, checkpoint, time limit, a request to stop."""
 
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -79,6 +80,11 @@ class Watch:
         if self.stop_requested or out_of_time:
             self.end()
             raise StopRequested(stage)
+
+    def say(self, line: str) -> None:
+        """A line where the progress bars are."""
+        if self.progress:
+            print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Close the progress bar of the stage."""
