@@ -171,6 +171,9 @@ class LabelingConfig(Section):
     mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase", least=0)
     labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase", least=0)
     unlabeled_weight: float = option(1.0, "weight of Eq. 6 in the second phase", least=0)
+    unlabeled_warmup: int = option(
+        0, "steps over which Eq. 6 rises to its weight; 0 = at once, as in the paper", least=0
+    )
     steps: int = option(20000, "steps of the second phase", least=1)
     batch_size: int = option(64, "labelled images a step", least=1)
     unlabeled_ratio: int = option(7, "unlabelled images a step, per labelled one", least=1)

@@ -33,12 +33,14 @@ class SemiSupervised(nn.Module):
     """Phase B: mu_l * Eq. 5 + mu_u * Eq. 6."""
 
     mean_prediction: Tensor
+    steps_seen: Tensor
 
     def __init__(self, network: LFNetwork, settings: LabelingConfig, class_balance: Tensor) -> None:
         super().__init__()
         self.settings = settings
         self.register_buffer("specialties", network.specialties.clone())
         self.register_buffer("prior", outcome_prior(network.specialties, class_balance, network.abstains))
+        self.register_buffer("steps_seen", torch.zeros(()))
         self.register_buffer("mean_prediction", self.get_buffer("prior").clone())
 
     def loss(
@@ -62,7 +64,8 @@ class SemiSupervised(nn.Module):
             settings.abstain_view,
             may_abstain,
         )
-        loss = settings.labeled_weight * supervised + settings.unlabeled_weight * unsupervised.mean()
+        unlabeled_weight = settings.unlabeled_weight * self._warmed_up()
+        loss = settings.labeled_weight * supervised + unlabeled_weight * unsupervised.mean()
         speaks = pseudo_labels < specialties.shape[1]  # (B, K)
         metrics = {
             "labeled_loss": supervised,
@@ -72,6 +75,17 @@ class SemiSupervised(nn.Module):
             "coverage": speaks.any(1).float().mean(),
         }
         return loss, metrics
+
+    @torch.no_grad()
+    def _warmed_up(self) -> Tensor | float:
+        """Share of Eq. 6 that counts: rises from 0 to 1 over the first `unlabeled_warmup` steps.
+
+        Phase A has trained no abstain output, so at first every LF is sure of its own classes everywhere.
+        """
+        if self.settings.unlabeled_warmup == 0:
+            return 1.0
+        self.steps_seen.add_(1)
+        return (self.steps_seen / self.settings.unlabeled_warmup).clamp(max=1.0)
 
     @torch.no_grad()
     def _align(self, probabilities: Tensor) -> Tensor:

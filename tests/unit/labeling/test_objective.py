@@ -1,4 +1,4 @@
-"""Distribution alignment of each LF to its own prior."""
+"""Distribution alignment of each LF to its own prior, and the warm-up of Eq. 6."""
 
 import pytest
 import torch
@@ -47,3 +47,13 @@ def test_alignment_takes_trust_from_a_class_said_too_often(network: LFNetwork) -
 def test_running_predictions_are_saved_with_a_checkpoint(network: LFNetwork) -> None:
     objective = SemiSupervised(network, LabelingConfig(), torch.full((2,), 0.5))
     assert {"specialties", "prior", "mean_prediction"} <= set(objective.state_dict())
+
+
+def test_eq_6_rises_to_its_weight_over_the_warm_up(network: LFNetwork) -> None:
+    settings = LabelingConfig(unlabeled_warmup=4, confidence_threshold=0.8, labeled_weight=0.0)
+    objective = SemiSupervised(network, settings, torch.full((2,), 0.5))
+    weak = network.abstain_logits(torch.tensor([[[9.0, 0.0, 0.0]]]))
+    flat = network.abstain_logits(torch.zeros(1, 1, 3))
+    steps = [objective.loss(flat, torch.zeros(1, dtype=torch.long), weak, flat) for _ in range(6)]
+    shares = [(loss / metrics["unlabeled_loss"]).item() for loss, metrics in steps]
+    assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0])
