@@ -132,7 +132,8 @@ def tiny() -> list[str]:
     """Flags of a run of a second: three checkpoints in step 1's second phase, two in its first and in step 3."""
     settings: dict[str, object] = {
         "n-lfs": 6, "mcl-min-steps": 2, "mcl-max-steps": 4, "steps": 6, "batch-size": 10, "unlabeled-ratio": 1,
-        "end-steps": 4, "end-batch-size": 10, "end-unlabeled-ratio": 1, "window": 2, "mcl-window": 2, "threads": 1, "device": "cpu",
+        "end-steps": 4, "end-batch-size": 10, "end-unlabeled-ratio": 1, "window": 2, "mcl-window": 2, "threads": 1,
+        "device": "cpu",
     }  # fmt: skip
     return [text for name, value in settings.items() for text in (f"--{name}", str(value))]
 

@@ -53,7 +53,8 @@ def tiny_config(**values: object) -> Config:
         Config(),
         {
             "depth": 10, "width": 1, "n_lfs": N_LFS, "specialist_ratio": 0.34, "flip": False, "bn_momentum": 0.1,
-            "mcl_min_steps": 4, "mcl_max_steps": 8, "steps": 8, "window": 4, "mcl_window": 4, "batch_size": 6, "unlabeled_ratio": 2,
+            "mcl_min_steps": 4, "mcl_max_steps": 8, "steps": 8, "window": 4, "mcl_window": 4, "batch_size": 6,
+            "unlabeled_ratio": 2,
             **values,
         },
     )  # fmt: skip

@@ -87,7 +87,7 @@ class LabelModel:
         self.fitted_: FittedModel = variant.fit(data, settings)
         self.specialties_: Bools = data.specialties
         self._specialties_given = specialties is not None
-        self._summary = summarize_lfs(data, self._soft_labels)
+        self._summary: LFSummary | VoteData = data  # the table costs as much as predicting: made when it is asked for
         self.tally_: VoteTally | None = None
         return self
 
@@ -200,8 +200,13 @@ class LabelModel:
         return float((tied[known, truth[known]] / tied[known].sum(axis=1)).mean())
 
     def lf_summary(self) -> LFSummary:
-        """The table of labeling functions on the votes the model was fitted on."""
+        """The table of labeling functions on the votes the model was fitted on.
+
+        Made at the first call, or by `save`; until then the model refers to those votes, so leave them as they are.
+        """
         self._require_fitted()
+        if not isinstance(self._summary, LFSummary):
+            self._summary = summarize_lfs(self._summary, self._soft_labels)
         return self._summary
 
     def save(self, path: str | Path) -> None:
@@ -214,7 +219,7 @@ class LabelModel:
             "specialties_given": self._specialties_given,
             "fitted": type(self._require_fitted()).__name__,
         }
-        save_parts(path, header, {"model": self._require_fitted(), "summary": self._summary})
+        save_parts(path, header, {"model": self._require_fitted(), "summary": self.lf_summary()})
 
     @classmethod
     def load(cls, path: str | Path) -> "LabelModel":
@@ -229,8 +234,8 @@ class LabelModel:
         )
         kind = next((kind for kind in variant.fitted if kind.__name__ == header["fitted"]), variant.fitted[0])
         model.fitted_ = load_part(path, "model", kind)
-        model._summary = load_part(path, "summary", LFSummary)
-        model.specialties_ = model._summary.specialties
+        summary: LFSummary = load_part(path, "summary", LFSummary)
+        model._summary, model.specialties_ = summary, summary.specialties
         model._specialties_given = header["specialties_given"]
         return model
 
