@@ -26,19 +26,13 @@ class FeatureTransform(nn.Module):
 
     def assignment(self, positions: Tensor) -> Tensor:
         """a_jk for L2-normalised positions (B, HW, D) -> (B, HW, K)."""
-        return self._log_assignment(positions).exp()
-
-    def _log_assignment(self, positions: Tensor) -> Tensor:
         distance = _squared_distance(positions, self.centers)
         sharpness: Tensor = self.log_sharpness.exp()
-        return torch.log_softmax(-sharpness * distance, dim=-1)
+        return torch.softmax(-sharpness * distance, dim=-1)
 
     def forward(self, features: Tensor) -> Tensor:
         positions = unit_positions(features)  # (B, HW, D)
-        log_assignment = self._log_assignment(positions)  # (B, HW, K)
-        # f_k is normalised below, so each LF's assignments may be scaled by their largest. Unscaled, those of an LF
-        # that lost every position to others vanish, and with them its feature and its gradient: it never votes again.
-        assignment = (log_assignment - log_assignment.amax(1, keepdim=True).detach()).exp()
+        assignment = self.assignment(positions)  # (B, HW, K)
         pulled = assignment.transpose(1, 2) @ positions  # (B, K, D), sum_j a_jk f[j]
         residual = pulled - assignment.sum(1).unsqueeze(-1) * self.centers
         return unit_rows(residual) * self.norm
