@@ -7,6 +7,7 @@ winners and phase B trains with abstention on labelled and unlabelled images.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -85,35 +86,42 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
     generator = torch.Generator(bank.images.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
     network.train()
     forward = maybe_compiled(network, bank.images.device, config.optim.compile)
+    setup = _Setup(network, forward, optimizer, generator, bank, labeled, config, watch)
     if settings.mcl and not watch.has_checkpoint(STAGE_SSL):
-        _run_multiple_choice(network, forward, optimizer, generator, bank, labeled, config, watch)
-    _run_semi_supervised(network, forward, optimizer, generator, bank, labeled, config, watch)
+        _run_multiple_choice(setup)
+    _run_semi_supervised(setup)
     optimizer.use_average()
     return network.eval()
 
 
-def _run_multiple_choice(
-    network: LFNetwork,
-    forward: Callable[[Tensor], Tensor],
-    optimizer: FlatSGD,
-    generator: torch.Generator,
-    bank: ImageBank,
-    labeled: LabeledImages,
-    config: Config,
-    watch: Watch,
-) -> None:
+@dataclass(frozen=True)
+class _Setup:
+    """What both phases work on."""
+
+    network: LFNetwork
+    forward: Callable[[Tensor], Tensor]  # the network, compiled where that was asked for
+    optimizer: FlatSGD
+    generator: torch.Generator  # of every draw
+    bank: ImageBank
+    labeled: LabeledImages
+    config: Config
+    watch: Watch
+
+
+def _run_multiple_choice(setup: _Setup) -> None:
     """Phase A: until L^MCL converges, then fix the specialised sets."""
-    settings = config.labeling
+    network, bank, labeled, config = setup.network, setup.bank, setup.labeled, setup.config
+    settings, generator = config.labeling, setup.generator
     n_specialists = count_specialists(settings.n_lfs, settings.specialist_ratio)
     objective = MultipleChoice(settings.n_lfs, network.n_classes, n_specialists, settings.mcl_weight)
     objective.to(bank.images.device)
-    state = TrainState(optimizer, {"network": network, "objective": objective}, generator)
+    state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
 
     def compute() -> LossAndMetrics:
         draw = draw_evenly(len(labeled.positions), settings.batch_size, generator)
         images = weak_view(bank.images[labeled.positions[draw]], config.augment, generator)
         with autocast(bank.images.device, config.optim.precision):
-            logits = forward(bank.network_input(images))
+            logits = setup.forward(bank.network_input(images))
         return objective.loss(logits, labeled.labels[draw])
 
     guess = settings.mcl_weight * math.log(network.n_classes)  # the loss of a guess, weighted as the loss is
@@ -131,30 +139,22 @@ def _run_multiple_choice(
         stage,
         compute,
         state,
-        watch,
+        setup.watch,
         is_over=lambda done, losses: done >= settings.mcl_min_steps and has_converged(losses, least_gain),
     )
     shares = objective.winners.shares()
     network.specialties.copy_(read_specialties(shares, settings.specialist_share, settings.min_specialists))
 
 
-def _run_semi_supervised(
-    network: LFNetwork,
-    forward: Callable[[Tensor], Tensor],
-    optimizer: FlatSGD,
-    generator: torch.Generator,
-    bank: ImageBank,
-    labeled: LabeledImages,
-    config: Config,
-    watch: Watch,
-) -> None:
+def _run_semi_supervised(setup: _Setup) -> None:
     """Phase B: Eq. 5 and Eq. 6 in one joint forward pass of all three views, as FixMatch does."""
-    settings = config.labeling
+    network, bank, labeled, config = setup.network, setup.bank, setup.labeled, setup.config
+    settings, generator = config.labeling, setup.generator
     n_unlabeled = settings.batch_size * settings.unlabeled_ratio
     network.gradient_scale = backbone_gradient_scale(settings)
     balance = torch.bincount(labeled.labels, minlength=network.n_classes) / len(labeled.labels)
     objective = SemiSupervised(network, settings, balance).to(bank.images.device)
-    state = TrainState(optimizer, {"network": network, "objective": objective}, generator)
+    state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
 
     def compute() -> LossAndMetrics:
         draw = draw_evenly(len(labeled.positions), settings.batch_size, generator)
@@ -167,7 +167,7 @@ def _run_semi_supervised(
             ]
         )
         with autocast(bank.images.device, config.optim.precision):
-            logits = forward(bank.network_input(views))
+            logits = setup.forward(bank.network_input(views))
         masked = network.abstain_logits(logits)
         labeled_logits, weak, strong = torch.split(masked, [settings.batch_size, n_unlabeled, n_unlabeled])
         return objective.loss(labeled_logits, labeled.labels[draw], weak, strong)
@@ -183,4 +183,4 @@ def _run_semi_supervised(
         batch_flag="--batch-size",
         batch_size=settings.batch_size,
     )
-    train_stage(stage, compute, state, watch)
+    train_stage(stage, compute, state, setup.watch)
