@@ -206,10 +206,10 @@ def _require_unedited(folder: RunFolder, document: dict[str, Any]) -> dict[str, 
     """
     environment: dict[str, str] = document.get("environment", {})
     noted = environment.pop("settings", None)
-    if noted is not None and noted != _checksum_of_settings(document):
+    if noted != _checksum_of_settings(document):  # also where it is missing: a file cut short may be valid TOML still
         raise RunFolderError(
-            f"{folder.path(CONFIG)}: was edited, its settings are not those the run was started with; "
-            "undo the edit, or start a new run with this file as --config and another --out"
+            f"{folder.path(CONFIG)}: was edited or cut short, its settings are not those the run was started with; "
+            "undo the change, or start a new run with this file as --config and another --out"
         )
     return environment
 

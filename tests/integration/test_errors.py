@@ -234,6 +234,15 @@ def test_a_step_names_the_step_before(
     assert maker in message
 
 
+@pytest.mark.parametrize("n_lines", [0, 1, 5, 20, -1])
+def test_a_config_cut_short_at_a_line_is_named(n_lines: int, refused: Callable[..., str], run_copy: Path) -> None:
+    """What is left is valid TOML, and would mean the defaults for everything else."""
+    (run_copy / "end_model.safetensors").unlink()
+    lines = (run_copy / "config.toml").read_text().splitlines(keepends=True)
+    (run_copy / "config.toml").write_text("".join(lines[:n_lines]))
+    assert str(run_copy / "config.toml") in refused("resume", run_copy)
+
+
 @pytest.mark.parametrize("name", ["votes.npz", "split.json", "config.toml", "progress.json"])
 def test_a_damaged_file_is_named(name: str, refused: Callable[..., str], run_copy: Path) -> None:
     for result in ("soft_labels.npz", "end_model.safetensors"):
