@@ -253,6 +253,11 @@ def scale_worker(path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------- report
 
 
+def _mean_of_known(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
 def summarize_synthetic(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Means over the seeds, with how many times faster than Snorkel each model was on the seeds they share."""
     summary = []
@@ -266,7 +271,7 @@ def summarize_synthetic(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             ratios = [snorkel_seconds[row["seed"]] / row["seconds"] for row in mine if row["seed"] in snorkel_seconds]
             line = {"rows": size[0], "classes": size[1], "model": name, "seeds": len(mine)}
             line |= {
-                key: float(np.mean([row[key] for row in mine])) for key in ("acc", "f1", "worst", "logloss", "ece")
+                key: _mean_of_known([row[key] for row in mine]) for key in ("acc", "f1", "worst", "logloss", "ece")
             }
             line["times_faster_than_snorkel"] = float(np.mean(ratios)) if ratios else None
             line["seconds"] = float(np.mean([row["seconds"] for row in mine]))
