@@ -102,7 +102,9 @@ def test_a_request_to_stop_stops_with_a_checkpoint(tmp_path: Path, make_step: Ma
 
 
 def test_no_time_limit_by_default(tmp_path: Path, make_step: MakeStep) -> None:
-    watch(tmp_path, max_minutes=0.0, minutes_before=1e9).after_window("lfs", 4, {"loss": 1.0}, make_step().state, {})
+    patient = watch(tmp_path, max_minutes=0.0, minutes_before=1e9)
+    patient.after_window("lfs", 4, {"loss": 1.0}, make_step().state, {})
+    assert not patient.has_checkpoint("lfs"), "it neither stopped nor was due for a checkpoint"
 
 
 def test_minutes_before_a_resume_count(tmp_path: Path, make_step: MakeStep) -> None:
