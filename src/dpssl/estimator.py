@@ -19,7 +19,7 @@ from dpssl.data.table import as_uint8_images
 from dpssl.end_model.predict import predict_probabilities
 from dpssl.end_model.train import train_end_model
 from dpssl.errors import InputError
-from dpssl.label_model import VARIANTS, LabelModel, covered
+from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.labeling.train import train_lfs
 from dpssl.labeling.vote import cast_votes
 from dpssl.runs import check
@@ -71,8 +71,7 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         network = train_lfs(bank, labels, n_classes, self.config_, watch)
         found = cast_votes(network, bank)
         settings = self.config_.label_model
-        sees_confidence = settings.use_confidence and VARIANTS[settings.label_model].uses_confidence
-        confidence = found.confidence if sees_confidence else None
+        confidence = confidence_for(settings.label_model, found.confidence) if settings.use_confidence else None
         self.votes_ = found.votes
         self.label_model_ = LabelModel(n_classes, settings.label_model).fit(
             found.votes, given, confidence=confidence, specialties=found.specialties

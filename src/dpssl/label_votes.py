@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpssl.config import LabelModelConfig
 from dpssl.constants import UNLABELED
 from dpssl.errors import InputError, RunFolderError
-from dpssl.label_model import VARIANTS, LabelModel, VoteTable, covered, read_votes
+from dpssl.label_model import VARIANTS, LabelModel, VoteTable, confidence_for, covered, read_votes
 from dpssl.label_model.votes import chunks
 from dpssl.run_folder import SOFT_LABELS, SOFT_LABELS_TABLE, RunFolder
 from dpssl.step_files import SoftLabelFile, soft_label_table, string_array
@@ -36,7 +36,7 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
     ids = RowIds(source, table)
     y = _read_labels(labels, ids, table.class_names) if labels else None
     n_classes = _count_classes(source, table, y)
-    confidence = table.confidence if settings.use_confidence and VARIANTS[variant].uses_confidence else None
+    confidence = confidence_for(variant, table.confidence) if settings.use_confidence else None
     folder = RunFolder.create(out)  # before the minutes that a fit may take
     model = LabelModel(n_classes, variant)
     try:

@@ -14,7 +14,7 @@ from dpssl.data.batches import ImageBank
 from dpssl.end_model.predict import embed, predict_probabilities
 from dpssl.end_model.train import STAGE as STAGE_END
 from dpssl.end_model.train import build_classifier, train_end_model
-from dpssl.label_model import VARIANTS, LabelModel, covered
+from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.labeling.train import STAGE_MCL, STAGE_SSL, build_network, train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
 from dpssl.nets.classifier import Classifier
@@ -98,8 +98,7 @@ def resolve_votes(run: Run) -> None:
     with run.step("label") as watch:
         watch.say(f"Step 2 of 3, label model: {settings.label_model}, {len(file.votes):,} images")
         model = LabelModel(run.dataset.n_classes, settings.label_model)
-        sees_confidence = settings.use_confidence and VARIANTS[settings.label_model].uses_confidence
-        confidence = file.confidence if sees_confidence else None
+        confidence = confidence_for(settings.label_model, file.confidence) if settings.use_confidence else None
         model.fit(file.votes, run.split.given_labels, confidence=confidence, specialties=file.specialties)
         soft_labels = model.predict_proba(file.votes, confidence)
         model.save(run.folder.path(LABEL_MODEL))

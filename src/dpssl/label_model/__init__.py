@@ -3,7 +3,7 @@
 from dpssl.label_model.analysis import LFSummary, effective_lfs, reliability_table
 from dpssl.label_model.model import LabelModel
 from dpssl.label_model.tally import VoteTally, tally_votes
-from dpssl.label_model.variants import DEFAULT_VARIANT, VARIANTS
+from dpssl.label_model.variants import DEFAULT_VARIANT, VARIANTS, confidence_for
 from dpssl.label_model.votes import VoteTable, covered, read_votes
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "LabelModel",
     "VoteTable",
     "VoteTally",
+    "confidence_for",
     "covered",
     "effective_lfs",
     "read_votes",

@@ -97,6 +97,11 @@ def find_variant(name: str) -> Variant:
     return VARIANTS[name]
 
 
+def confidence_for(name: str, confidence: NDArray[Any] | None) -> NDArray[Any] | None:
+    """`confidence` where the variant of that name uses it, else None."""
+    return confidence if find_variant(name).uses_confidence else None
+
+
 def make_settings(name: str, settings: Any) -> Any:
     """A variant's settings dataclass from None (its defaults), a dict of its fields, or the dataclass itself."""
     factory = find_variant(name).settings

@@ -15,7 +15,6 @@ from torch import Tensor
 from dpssl.config import Config, LabelingConfig
 from dpssl.data.augment import strong_view, weak_view
 from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
-from dpssl.errors import InputError
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.specialties import has_converged, read_specialties
@@ -63,16 +62,11 @@ def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
 
 def backbone_gradient_scale(settings: LabelingConfig) -> float:
     """Deviation: Eq. 5 and 6 sum over K, which makes the backbone's gradient K times FixMatch's. See docs/method.md."""
-    scales = {
-        "mean": 1 / settings.n_lfs,
-        "specialists": 1 / count_specialists(settings.n_lfs, settings.specialist_ratio)
-        if settings.mcl
-        else 1 / settings.n_lfs,
-        "sum": 1.0,
-    }
-    if settings.backbone_gradient not in scales:
-        raise InputError(f"--backbone-gradient {settings.backbone_gradient!r}: choose {', '.join(scales)}")
-    return scales[settings.backbone_gradient]
+    if settings.backbone_gradient == "sum":
+        return 1.0
+    if settings.backbone_gradient == "specialists" and settings.mcl:
+        return 1 / count_specialists(settings.n_lfs, settings.specialist_ratio)
+    return 1 / settings.n_lfs
 
 
 def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Config, watch: Watch) -> LFNetwork:
