@@ -1,0 +1,6 @@
+"""The commands of `dpssl`, one module a subject."""
+
+from dpssl.commands import steps
+from dpssl.commands.command import Command
+
+ALL: tuple[Command, ...] = (*steps.COMMANDS,)

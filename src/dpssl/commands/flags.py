@@ -1,0 +1,57 @@
+"""Flags from the settings of dpssl.config, and the configuration that a command's flags ask for."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from dpssl.config import Config, default_preset, flag, load_config_file, load_preset, options, preset_names, with_values
+
+
+def add_new_run_flags(command: argparse.ArgumentParser) -> None:
+    """What every command that starts a run takes: --out, --preset, --config and all settings."""
+    command.add_argument("--out", help="new run folder; default: the next free one under runs/")
+    command.add_argument("--preset", choices=preset_names(), help="settings to start from")
+    command.add_argument("--config", help="TOML file with settings, such as a run's config.toml")
+    add_settings(command)
+
+
+def new_config(chosen: dict[str, Any]) -> Config:
+    """Defaults, then the preset, then the config file, then flags. Without --preset, the data decides on one."""
+
+    def settle(preset: str | None) -> Config:
+        config = Config() if preset is None else load_preset(preset)
+        if chosen["config"]:
+            config = load_config_file(chosen["config"], config)
+        return with_values(config, chosen["set"])
+
+    preset = chosen["preset"] or default_preset(settle(None).data.data)
+    return settle(preset)
+
+
+class _Collect(argparse.Action):
+    """Gather the settings given as flags in one dictionary, so that only they override the preset."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        namespace.set = {**namespace.set, self.dest: values}
+
+
+def add_settings(command: argparse.ArgumentParser, sections: Sequence[str] | None = None) -> None:
+    command.set_defaults(set={})
+    groups: dict[str, Any] = {}
+    for entry in options():
+        if sections is not None and entry.section not in sections:
+            continue
+        if entry.section not in groups:
+            groups[entry.section] = command.add_argument_group(entry.section)
+        shown = " ".join(map(str, entry.default)) if isinstance(entry.default, tuple) else entry.default
+        groups[entry.section].add_argument(
+            flag(entry.name),
+            action=_Collect,
+            dest=entry.name,
+            nargs="+" if isinstance(entry.default, tuple) else None,
+            default=argparse.SUPPRESS,
+            metavar=entry.metavar,
+            help=f"{entry.help} (default: {shown})".replace("%", "%%"),
+        )

@@ -1,0 +1,108 @@
+"""What commands over a run folder share: opening a run with flags, stopping on a signal, the summary at the end."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dpssl.config import flag, options, with_values
+from dpssl.errors import RunFolderError
+
+if TYPE_CHECKING:
+    from dpssl.runs import Run
+
+EXIT_SIGNAL = 128  # plus the signal's number is what a shell reports for a program ended by it
+STEP_SECTIONS = {"label": ("label_model",), "train": ("end_model", "optim", "augment")}  # what a step may change
+
+
+def open_for(chosen: dict[str, Any], command: str) -> "Run":
+    """An existing run. Flags may change what the step may choose freely; anything else would make it another run."""
+    from dpssl import runs
+    from dpssl.training.precision import pick_device
+
+    run = runs.open_run(chosen["source"], writes=command != "evaluate")
+    changed = with_values(run.config, chosen["set"])
+    free = {entry.name for entry in options() if entry.section in STEP_SECTIONS.get(command, ())}
+    before, after = runs.settings_that_matter(run.config), runs.settings_that_matter(changed)
+    for name in before:
+        if before[name] != after[name] and name not in free:
+            raise RunFolderError(
+                f"{flag(name)} {after[name]!r}: this run was started with {before[name]!r}; "
+                "leave the flag out, or start a new run with another --out"
+            )
+    runs.check(changed)  # before anything is removed
+    if command == "evaluate":
+        runs.use_config(run, changed)
+        return run
+    if command != "label":  # which runs no network
+        pick_device(changed.run.device)
+    if command in STEP_SECTIONS:
+        _make_room(run, command, chosen["redo"], other_settings=before != after)
+    if changed != run.config:
+        runs.change_config(run, changed)
+    return run
+
+
+def _make_room(run: "Run", command: str, redo: bool, other_settings: bool) -> None:
+    from dpssl.pipeline import RESULTS, forget, is_half_done
+
+    result = run.folder.path(RESULTS[command][0])
+    if redo:
+        forget(run, command)
+    elif result.exists():
+        raise RunFolderError(f"{result} exists; --redo makes it again and removes what was made from it")
+    elif other_settings and is_half_done(run, command):
+        raise RunFolderError(
+            f"{result} is half made with other settings; leave the flags out to finish it, or --redo starts it again"
+        )
+
+
+def finish(run: "Run", work: "Callable[[Run], object]") -> int:
+    """Do the work, then print the summary; a request to stop leaves a run that can be resumed."""
+    from dpssl.pipeline import evaluate
+    from dpssl.summary import as_text
+    from dpssl.training.watch import StopRequested
+
+    with _signals_stop(run) as received:
+        try:
+            work(run)
+        except StopRequested:
+            print(f"stopped; continue with: dpssl resume {run.folder.folder}", file=sys.stderr)
+            return EXIT_SIGNAL + received[-1] if received else 0
+        print(as_text(evaluate(run), run.folder))
+    return 0
+
+
+@contextmanager
+def _signals_stop(run: "Run") -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM ask the run to stop; yields the signals received."""
+    received: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        received.append(number)
+        run.stop()
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
+            print("\nstopping after this window of steps; press Ctrl-C again to stop at once", file=sys.stderr)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def say_start(run: "Run") -> None:
+    dataset, split, shape = run.dataset, run.split, run.config.backbone
+    height, width, n_channels = dataset.images.shape[1:]
+    kind = "grey" if n_channels == 1 else "colour"
+    print(
+        f"{dataset.name}: {len(dataset.images):,} images of {width}x{height}, {kind}, {dataset.n_classes} classes, "
+        f"{len(split.labeled)} of them labelled; {len(dataset.test_images):,} more for testing\n"
+        f"Wide ResNet-{shape.depth}-{shape.width}, {run.config.labeling.n_lfs} labeling functions, "
+        f"{run.config.labeling.steps:,} steps, then {run.config.end_model.end_steps:,} of the end model\n"
+        f"run folder: {run.folder.folder}",
+        file=sys.stderr,
+    )
