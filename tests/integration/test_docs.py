@@ -65,9 +65,10 @@ def test_no_document_names_a_flag_that_does_not_exist(
     docs: dict[str, str], repo_root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = {"--help", "--version"}
-    for command in cli.COMMANDS:
+    actions = [[command.name, action.name] for command in cli.COMMANDS.values() for action in command.actions]
+    for words in [*([name] for name in cli.COMMANDS), *actions]:
         with pytest.raises(SystemExit):
-            cli.main([command, "--help"])
+            cli.main([*words, "--help"])
         known |= set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
     texts = {**docs, "README.md": (repo_root / "README.md").read_text(encoding="utf-8")}
     unknown = {

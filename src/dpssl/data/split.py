@@ -142,6 +142,8 @@ def _reveal_labels(dataset: Dataset, n_labels: int, draws: np.random.Generator) 
 
 def _hold_out(dataset: Dataset, test: Positions) -> Dataset:
     """The dataset with the images at `test` moved to its test set."""
+    if test.size == 0:  # indexing copies, and the images may be a memory map of more than fits
+        return dataset
     kept = np.delete(np.arange(len(dataset.images)), test)
     return replace(
         dataset,
