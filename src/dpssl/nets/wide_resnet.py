@@ -74,6 +74,7 @@ class WideResNet(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.bn = nn.BatchNorm2d(widths[-1], eps=BN_EPSILON, momentum=bn_momentum)
         self.n_features = widths[-1]
+        self.leaky_slope = LEAKY_SLOPE
 
     def forward(self, images: Tensor) -> Tensor:
         features: Tensor = self.blocks(self.stem(images))

@@ -1,0 +1,141 @@
+"""The training pass of the Wide ResNet, forward and backward by hand: the same mathematics in fewer passes.
+
+`train_pass(network, images, n_graded)` gives the feature map of all images, with batch statistics of all of them. The
+gradient covers the first `n_graded` images alone: in FixMatch's joint batch the weak views of the unlabelled images
+only make pseudo-labels, so half of the backward pass would carry nothing but their share in the batch statistics.
+Every tensor between two convolutions is touched by the kernels of nets.norm_kernels.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from dpssl.nets import norm_kernels as kernels
+from dpssl.nets.norm_kernels import Norm, as_rows, like
+
+if TYPE_CHECKING:
+    from dpssl.nets.wide_resnet import WideResNet
+
+aten = torch.ops.aten
+
+
+class _Normed(NamedTuple):
+    """What the backward pass needs of one batch norm with its activation: its graded input rows and the norm."""
+
+    rows: Tensor
+    norm: Norm
+    n_rows: int  # that entered the statistics
+
+
+def train_pass(network: "WideResNet", images: Tensor, n_graded: int) -> Tensor:
+    """Feature map (B, D, h, w) in training mode; gradients flow through the first `n_graded` images."""
+    return cast(Tensor, _TrainPass.apply(images, n_graded, network, *network.parameters()))  # type: ignore[no-untyped-call]
+
+
+class _TrainPass(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, n_graded: int, network: "WideResNet", *parameters: Tensor) -> Tensor:
+        tape = _Tape(network, n_graded, _compute_type(images))
+        features = tape.forward(images)
+        ctx.tape, ctx.whole = tape, len(images)
+        return features
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = ctx.tape.backward(gradient[: ctx.tape.n_graded])
+        return (None, None, None, *gradients)
+
+
+class _Tape:
+    """Runs the network forward, remembers what the backward pass needs, runs it backward."""
+
+    def __init__(self, network: "WideResNet", n_graded: int, dtype: torch.dtype) -> None:
+        self.network, self.n_graded, self.dtype = network, n_graded, dtype
+        self.saved: list[Any] = []
+        self.weights = {module: module.weight.to(dtype) for module in _convolutions(network)}
+        self.slope = network.leaky_slope
+
+    # ---------------------------------------------------------------------------------------------------------- forward
+
+    def forward(self, images: Tensor) -> Tensor:
+        network = self.network
+        images = images.to(self.dtype).contiguous(memory_format=torch.channels_last)
+        x, residual = self._convolve(network.stem, images), None
+        for block in network.blocks:
+            x, hidden = self._norm(block.bn1, x, residual)
+            shortcut = hidden if block.activate_shortcut else x
+            if block.projection is not None:
+                shortcut = self._convolve(block.projection, shortcut)
+            _, hidden = self._norm(block.bn2, self._convolve(block.conv1, hidden), None)
+            x, residual = shortcut, self._convolve(block.conv2, hidden)
+        _, features = self._norm(network.bn, x, residual)
+        return features
+
+    def _convolve(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
+        self.saved.append(x[: self.n_graded])
+        stride, padding = list(conv.stride), [int(p) for p in conv.padding]
+        y = aten.convolution(x, self.weights[conv], None, stride, padding, [1, 1], False, [0, 0], 1)
+        return cast(Tensor, y)
+
+    def _norm(self, bn: nn.BatchNorm2d, x: Tensor, other: Tensor | None) -> tuple[Tensor, Tensor]:
+        """x + other, and its normalised and activated form."""
+        rows, partials = kernels.add_and_sum(as_rows(x), None if other is None else as_rows(other))
+        norm = kernels.finish_statistics(
+            partials, len(rows), bn.weight, bn.bias, bn.running_mean, bn.running_var, bn.momentum, bn.eps
+        )
+        cast(Tensor, bn.num_batches_tracked).add_(1)
+        n_graded_rows = len(rows) // len(x) * self.n_graded
+        self.saved.append(_Normed(rows[:n_graded_rows], norm, len(rows)))
+        return like(rows, x), like(kernels.normalize(rows, norm, self.slope), x)
+
+    # --------------------------------------------------------------------------------------------------------- backward
+
+    def backward(self, gradient: Tensor) -> list[Tensor]:
+        """Gradients in the order of network.parameters()."""
+        network = self.network
+        found: dict[nn.Parameter, Tensor] = {}
+        gradient = gradient.to(self.dtype).contiguous(memory_format=torch.channels_last)
+        dx = self._norm_back(network.bn, gradient, None, found)
+        for block in reversed(list(network.blocks)):
+            dout = dx
+            dhidden = self._norm_back(block.bn2, self._convolve_back(block.conv2, dout, found), None, found)
+            dhidden = self._convolve_back(block.conv1, dhidden, found)
+            dshortcut = dout if block.projection is None else self._convolve_back(block.projection, dout, found)
+            if block.activate_shortcut:
+                dx = self._norm_back(block.bn1, dhidden + dshortcut, None, found)
+            else:
+                dx = self._norm_back(block.bn1, dhidden, dshortcut, found)
+        self._convolve_back(network.stem, dx, found, wants_input=False)
+        return [found[parameter] for parameter in network.parameters()]
+
+    def _convolve_back(
+        self, conv: nn.Conv2d, dy: Tensor, found: dict[nn.Parameter, Tensor], wants_input: bool = True
+    ) -> Tensor:
+        x = self.saved.pop()
+        stride, padding = list(conv.stride), [int(p) for p in conv.padding]
+        dx, dweight, _ = aten.convolution_backward(
+            dy, x, self.weights[conv], [0], stride, padding, [1, 1], False, [0, 0], 1, [wants_input, True, False]
+        )
+        found[conv.weight] = dweight
+        return cast(Tensor, dx)
+
+    def _norm_back(
+        self, bn: nn.BatchNorm2d, dy: Tensor, skip: Tensor | None, found: dict[nn.Parameter, Tensor]
+    ) -> Tensor:
+        rows, norm, n_rows = self.saved.pop()
+        dy_rows = as_rows(dy)
+        sums = kernels.sum_gradient(dy_rows, rows, norm, self.slope).sum(0)
+        found[bn.bias], found[bn.weight] = sums[0], sums[1]
+        skip_rows = None if skip is None else as_rows(skip)
+        return like(kernels.input_gradient(dy_rows, rows, norm, sums, n_rows, self.slope, skip_rows), dy)
+
+
+def _convolutions(network: nn.Module) -> Iterator[nn.Conv2d]:
+    return (module for module in network.modules() if isinstance(module, nn.Conv2d))
+
+
+def _compute_type(images: Tensor) -> torch.dtype:
+    kind = images.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else images.dtype
