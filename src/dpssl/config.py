@@ -33,6 +33,9 @@ ALL_OPS = (
     "translate_y",
 )
 
+WIDE_RESNET, TIMM_PREFIX = "wide-resnet", "timm:"  # what --backbone may be
+FROM_CACHE = "cache"  # a value of --backbone-weights
+
 SMALL_SIDE = 16  # pixels; a Wide ResNet-28 would leave nothing of a smaller image
 
 
@@ -102,10 +105,17 @@ class AugmentConfig(Section):
 
 @dataclass(frozen=True)
 class BackboneConfig(Section):
+    backbone: str = option(WIDE_RESNET, "wide-resnet, or timm:NAME for a network of timm (extra `vision`)")
+    backbone_weights: str = option("", "weights a network of timm starts from: a file, or `cache` for your cache's")
     depth: int = option(28, "depth of the Wide ResNet: 2 * blocks * stages + stages + 1", least=1)
     width: int = option(2, "width factor of the Wide ResNet", least=1)
     strides: tuple[int, ...] = option((1, 2, 2), "stride of each stage", least=1)
     bn_momentum: float = option(0.001, "weight of the newest batch in the running statistics", least=0, most=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.backbone != WIDE_RESNET and self.backbone.removeprefix(TIMM_PREFIX) in ("", self.backbone):
+            raise InputError(f"--backbone {self.backbone!r}: choose {WIDE_RESNET} or {TIMM_PREFIX}NAME")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from dpssl.errors import InputError
 from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.labeling.train import train_lfs
 from dpssl.labeling.vote import cast_votes
+from dpssl.nets.backbones import check_backbone
 from dpssl.runs import check
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
@@ -63,6 +64,7 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         given = np.where(given == UNLABELED, UNLABELED, np.searchsorted(self.classes_, given))
         self.config_ = self._config(pixels)
         check(self.config_)
+        check_backbone(self.config_.backbone)
         n_classes, device = len(self.classes_), pick_device(self.device)
         labels = torch.from_numpy(given)
         bank = ImageBank.from_numpy(pixels, device)

@@ -5,26 +5,25 @@ that was cut off continues from its checkpoint. A step that is done removes firs
 of its own. Truth is read in `evaluate` alone.
 """
 
-import dataclasses
 from typing import Any
 
 import torch
 
 from dpssl.data.batches import ImageBank
 from dpssl.end_model.predict import embed, predict_probabilities
+from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
 from dpssl.end_model.train import STAGE as STAGE_END
-from dpssl.end_model.train import build_classifier, train_end_model
+from dpssl.end_model.train import train_end_model
 from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.labeling.train import STAGE_MCL, STAGE_SSL, build_network, train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
-from dpssl.nets.classifier import Classifier
 from dpssl.runs import Run, note_environment
 from dpssl.step_files import VoteFile
 from dpssl.summary import summarize
 from dpssl.training.watch import Watch
 
 VOTES, SOFT_LABELS, EMBEDDINGS, SUMMARY = "votes.npz", "soft_labels.npz", "embeddings.npz", "summary.json"
-LF_MODEL, LABEL_MODEL, END_MODEL = "lf_model.safetensors", "label_model.safetensors", "end_model.safetensors"
+LF_MODEL, LABEL_MODEL = "lf_model.safetensors", "label_model.safetensors"
 RESULTS = {  # of each step, in order; its first file is written last, and tells that the step is done
     "lfs": (VOTES, LF_MODEL),
     "label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL),
@@ -122,13 +121,7 @@ def train_classifier(run: Run) -> None:
             backbone_start=_lf_backbone(run) if run.config.end_model.end_start == "lfs" else None,
         )
         run.folder.write_arrays(EMBEDDINGS, ids=run.dataset.ids, embeddings=embed(network, bank).half().numpy())
-        run.folder.write_safetensors(
-            END_MODEL,
-            {**network.state_dict(), "mean": bank.mean, "std": bank.std},
-            {"architecture": "wide-resnet", "class_names": list(run.dataset.class_names)}
-            | dataclasses.asdict(run.config.backbone)
-            | {"n_channels": int(bank.images.shape[1])},
-        )
+        save_end_model(run.folder, network, bank, run.dataset.class_names, run.config.backbone)
     _clear_checkpoints(run, "train")
 
 
@@ -148,18 +141,8 @@ def evaluate(run: Run) -> dict[str, Any]:
 def _test_probabilities(run: Run) -> Any:
     if not run.folder.has(END_MODEL) or len(run.dataset.test_images) == 0:
         return None
-    network, bank = load_end_model(run)
-    return predict_probabilities(network, bank.with_images(run.dataset.test_images)).numpy()
-
-
-def load_end_model(run: Run) -> tuple[Classifier, ImageBank]:
-    """The trained classifier, and a bank that normalises as it was trained."""
-    tensors, _ = run.folder.read_safetensors(END_MODEL)
-    mean, std = tensors.pop("mean"), tensors.pop("std")
-    network = build_classifier(run.config, run.dataset.n_classes, run.dataset.images.shape[-1])
-    network.load_state_dict(tensors)
-    empty = torch.empty(0, dtype=torch.uint8, device=run.device)
-    return network.to(run.device).eval(), ImageBank(empty, mean.to(run.device), std.to(run.device))
+    model = load_end_model(run.folder, run.device)
+    return predict_probabilities(model.network, model.bank.with_images(run.dataset.test_images)).numpy()
 
 
 def _lf_backbone(run: Run) -> dict[str, torch.Tensor]:

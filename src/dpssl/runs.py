@@ -19,7 +19,7 @@ from typing import IO, Any
 import torch
 
 from dpssl import __version__
-from dpssl.config import Config, from_toml, options, to_toml
+from dpssl.config import FROM_CACHE, Config, from_toml, options, to_toml, with_values
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
 from dpssl.data.readers import load_dataset
 from dpssl.data.split import Split, make_split, split_from_json, split_to_json
@@ -28,6 +28,7 @@ from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model import VARIANTS
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.train import build_network
+from dpssl.nets.backbones import check_backbone
 from dpssl.run_folder import LOCK, RunFolder
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import StopRequested, Watch
@@ -94,7 +95,9 @@ class Run:
 
 def start_run(config: Config, out: str | None = None, *, progress: bool = True) -> Run:
     """Read the data, split it, and write both decisions into a new folder. Bad input fails before it is made."""
+    config = _with_absolute_weights(config)
     check(config)
+    check_backbone(config.backbone)
     _use_threads(config)
     environment = _environment(config)
     everything = load_dataset(config.data.data, config.data.labels)
@@ -105,6 +108,14 @@ def start_run(config: Config, out: str | None = None, *, progress: bool = True) 
     folder.write_json(IMAGES, describe_images(config.data.data, everything))
     folder.write_json(SPLIT, split_to_json(dataset, split))
     return run
+
+
+def _with_absolute_weights(config: Config) -> Config:
+    """Later commands may be given in another folder."""
+    weights = config.backbone.backbone_weights
+    if weights in ("", FROM_CACHE):
+        return config
+    return with_values(config, {"backbone_weights": str(Path(weights).expanduser().absolute())})
 
 
 def use_config(run: Run, config: Config) -> None:

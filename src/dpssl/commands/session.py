@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dpssl.config import flag, options, with_values
+from dpssl.config import WIDE_RESNET, flag, options, with_values
 from dpssl.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -97,11 +97,12 @@ def _signals_stop(run: "Run") -> Iterator[list[int]]:
 def say_start(run: "Run") -> None:
     dataset, split, shape = run.dataset, run.split, run.config.backbone
     height, width, n_channels = dataset.images.shape[1:]
+    backbone = f"Wide ResNet-{shape.depth}-{shape.width}" if shape.backbone == WIDE_RESNET else shape.backbone
     kind = "grey" if n_channels == 1 else "colour"
     print(
         f"{dataset.name}: {len(dataset.images):,} images of {width}x{height}, {kind}, {dataset.n_classes} classes, "
         f"{len(split.labeled)} of them labelled; {len(dataset.test_images):,} more for testing\n"
-        f"Wide ResNet-{shape.depth}-{shape.width}, {run.config.labeling.n_lfs} labeling functions, "
+        f"{backbone}, {run.config.labeling.n_lfs} labeling functions, "
         f"{run.config.labeling.steps:,} steps, then {run.config.end_model.end_steps:,} of the end model\n"
         f"run folder: {run.folder.folder}",
         file=sys.stderr,

@@ -14,8 +14,8 @@ from dpssl.data.augment import strong_view, weak_view
 from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
 from dpssl.end_model.losses import labeled_risk, noise_aware_risk
 from dpssl.errors import InputError
+from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
-from dpssl.nets.wide_resnet import WideResNet, initialize
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
 from dpssl.training.precision import autocast, maybe_compiled
 from dpssl.training.seeds import stream_seed
@@ -27,11 +27,8 @@ STAGE = "end"
 
 
 def build_classifier(config: Config, n_classes: int, n_channels: int, backbone: nn.Module | None = None) -> Classifier:
-    """The untrained classifier; the default backbone is the Wide ResNet of the configuration."""
-    shape = config.backbone
-    return Classifier(
-        backbone or WideResNet(shape.depth, shape.width, shape.strides, n_channels, shape.bn_momentum), n_classes
-    )
+    """The untrained classifier; the default backbone is that of the configuration."""
+    return Classifier(backbone or build_backbone(config.backbone, n_channels), n_classes)
 
 
 def train_end_model(
@@ -46,14 +43,14 @@ def train_end_model(
 ) -> Classifier:
     """Train on `given_labels` (n,), -1 for the unlabelled, and `soft_labels` (n, C) where `covered` (n,).
 
-    `backbone_start` are weights to start the backbone from (`--end-start lfs`); `backbone` replaces the Wide ResNet.
+    `backbone_start` are weights to start the backbone from (`--end-start lfs`); `backbone` replaces the configured one.
     """
     settings, device = config.end_model, bank.images.device
     n_classes = soft_labels.shape[1]
     network = build_classifier(config, n_classes, bank.images.shape[1], backbone)
     generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 3"))
     if backbone is None:  # one that was passed in may be pretrained
-        initialize(network.backbone, generator)
+        start_backbone(network.backbone, config.backbone, bank.images.shape[1], generator)
     initialize_head(network.head, generator)
     if backbone_start is not None:
         network.backbone.load_state_dict(backbone_start)

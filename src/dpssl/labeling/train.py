@@ -18,9 +18,9 @@ from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.specialties import has_converged, read_specialties
+from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.pooling import FeatureTransform, start_centers
-from dpssl.nets.wide_resnet import WideResNet, initialize
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
 from dpssl.training.precision import autocast, maybe_compiled
 from dpssl.training.seeds import stream_seed
@@ -35,9 +35,7 @@ UNDECAYED = ("centers", "log_sharpness", "bias")
 
 def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
     """The untrained network, its weights still undrawn."""
-    shape = config.backbone
-    backbone = WideResNet(shape.depth, shape.width, shape.strides, n_channels, shape.bn_momentum)
-    settings = config.labeling
+    backbone, settings = build_backbone(config.backbone, n_channels), config.labeling
     network = LFNetwork(backbone, settings.n_lfs, n_classes, settings.feature_transform, settings.lf_feature_norm)
     network.abstains = config.labeling.mcl
     return network
@@ -46,8 +44,9 @@ def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
 def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
     """A fresh network on the bank's device, with drawn weights and a feature transform that is not inert."""
     generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 1"))
-    network = build_network(config, n_classes, bank.images.shape[1])
-    initialize(network.backbone, generator)
+    n_channels = bank.images.shape[1]
+    network = build_network(config, n_classes, n_channels)
+    start_backbone(network.backbone, config.backbone, n_channels, generator)
     initialize_heads(network.heads, generator)
     network.to(bank.images.device)
     if isinstance(network.pooling, FeatureTransform):
