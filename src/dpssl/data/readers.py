@@ -6,7 +6,6 @@ An .npz comes in two kinds, told apart by the names of its arrays:
 Both may add `test_x` with `test_y`, `class_names` and `ids`. Nothing is ever unpickled.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl.constants import UNLABELED
-from dpssl.data.table import Dataset, Ids, Labels, as_uint8_images
+from dpssl.data.published.catalog import PUBLISHED
+from dpssl.data.published.class_names import DIGITS
+from dpssl.data.published.read import find_published, read_published
+from dpssl.data.table import Dataset, Labels, as_uint8_images, numbered_ids
 from dpssl.errors import UNREADABLE_NPZ, InputError
 
-DIGIT_NAMES = tuple("0123456789")
-BENCHMARK_CLASSES = {
-    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-    "svhn": DIGIT_NAMES,
-}
 MOST_CLASSES = 100_000  # a mistyped label would otherwise make that many classes
-SUPPORTED = "digits, cifar10, svhn, or the path of an .npz file with train_x and train_y, or images and labels"
+SUPPORTED = (
+    f"digits, {', '.join(PUBLISHED)}, or the path of an .npz file with train_x and train_y, or images and labels"
+)
 
 
 def is_built_in(data: str) -> bool:
     """Whether `--data` is a name, not a path."""
-    return data == "digits" or data in BENCHMARK_CLASSES
+    return data == "digits" or data in PUBLISHED
 
 
 def load_dataset(data: str, labels: str = "") -> Dataset:
-    """The dataset that `--data` names: digits, cifar10, svhn or the path of an .npz file."""
+    """The dataset that `--data` names: digits, a published set or the path of an .npz file."""
     if labels:
         raise InputError(
             f"--labels {labels}: a separate label file is not supported yet; "
@@ -40,8 +39,8 @@ def load_dataset(data: str, labels: str = "") -> Dataset:
         )
     if data == "digits":
         return _load_digits()
-    if data in BENCHMARK_CLASSES:
-        return _load_npz(_find_benchmark(data), data, BENCHMARK_CLASSES[data])
+    if data in PUBLISHED:
+        return _load_published(data)
     path = Path(data).expanduser()
     if path.is_dir():
         raise InputError(f"--data {data}: folders of images are not supported yet; supported now: {SUPPORTED}")
@@ -62,28 +61,21 @@ def _load_digits() -> Dataset:
     return Dataset(
         name="digits",
         images=images,
-        ids=_numbered("digit", len(images)),
-        class_names=DIGIT_NAMES,
+        ids=numbered_ids("digit", len(images)),
+        class_names=DIGITS,
         given_labels=np.full(len(images), UNLABELED, dtype=np.int64),
         truth=bunch.target.astype(np.int64),
         test_images=images[:0],
-        test_ids=_numbered("test", 0),
+        test_ids=numbered_ids("test", 0),
         test_truth=np.empty(0, dtype=np.int64),
     )
 
 
-def _find_benchmark(name: str) -> Path:
-    folders = [Path("data"), Path.home() / ".cache" / "dpssl"]
-    if os.environ.get("DPSSL_DATA"):
-        folders.insert(0, Path(os.environ["DPSSL_DATA"]))
-    places = [folder / f"{name}.npz" for folder in folders]
-    for place in places:
-        if place.is_file():
-            return place
-    raise InputError(
-        f"--data {name}: {name}.npz (arrays train_x, train_y, test_x, test_y) was found in none of "
-        f"{', '.join(map(str, places))}; put it there, or set DPSSL_DATA to the folder that has it"
-    )
+def _load_published(name: str) -> Dataset:
+    found = find_published(name)
+    if isinstance(found, Path):
+        return _load_npz(found, name, PUBLISHED[name].class_names)
+    return read_published(found)
 
 
 def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = ()) -> Dataset:
@@ -115,12 +107,12 @@ def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = ()) -> Datas
     return Dataset(
         name=name,
         images=images,
-        ids=_texts_of(path, "ids", arrays["ids"]) if "ids" in arrays else _numbered(prefix, len(images)),
+        ids=_texts_of(path, "ids", arrays["ids"]) if "ids" in arrays else numbered_ids(prefix, len(images)),
         class_names=class_names,
         given_labels=given,
         truth=truth,
         test_images=test_images,
-        test_ids=_numbered("test", len(test_images)),
+        test_ids=numbered_ids("test", len(test_images)),
         test_truth=test_truth,
     )
 
@@ -170,8 +162,3 @@ def _texts_of(path: Path, key: str, array: NDArray[Any]) -> NDArray[np.str_]:
             f"{path}, array {key}: has shape {array.shape} and dtype {array.dtype}; expected a row of texts"
         )
     return array.astype(np.str_)
-
-
-def _numbered(prefix: str, count: int) -> Ids:
-    width = max(5, len(str(count - 1)))
-    return np.array([f"{prefix}-{number:0{width}d}" for number in range(count)], dtype=str)

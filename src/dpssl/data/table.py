@@ -17,6 +17,7 @@ from dpssl.errors import InputError
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Ids = NDArray[np.str_]
+Folds = tuple[NDArray[np.int64], ...]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Dataset:
     test_images: Images  # (m, H, W, channels), m may be 0
     test_ids: Ids  # (m,)
     test_truth: Labels  # (m,)
+    folds: Folds = ()  # rows of images, where the set publishes choices of its labelled ones
 
     def __post_init__(self) -> None:
         n, m = len(self.images), len(self.test_images)
@@ -84,6 +86,12 @@ class Dataset:
                 f"{self.name}: {column} of row {row} (id {str(ids[row])!r}) is {labels[row]}; "
                 f"labels go from 0 to {self.n_classes - 1}, and {UNLABELED} means unlabelled"
             )
+
+
+def numbered_ids(prefix: str, count: int) -> Ids:
+    """Ids for images that have none: `train-00000`, `train-00001`, …"""
+    width = max(5, len(str(count - 1)))
+    return np.array([f"{prefix}-{number:0{width}d}" for number in range(count)], dtype=str)
 
 
 def as_uint8_images(images: Any) -> Images:

@@ -71,7 +71,7 @@ def test_benchmarks_are_found_where_the_error_says(place: str, tmp_path: Path, m
     with pytest.raises(InputError) as error:
         load_dataset("cifar10")
     for folder in (folders["DPSSL_DATA"], Path("data"), folders["cache"]):
-        assert str(folder / "cifar10.npz") in str(error.value)
+        assert str(folder) in str(error.value)
 
     save(folders[place] / "cifar10.npz", train_x=IMAGES, train_y=np.arange(6))
     dataset = load_dataset("cifar10")
