@@ -39,7 +39,7 @@ class _TrainPass(torch.autograd.Function):
     def forward(ctx: Any, images: Tensor, n_graded: int, network: "WideResNet", *parameters: Tensor) -> Tensor:
         tape = _Tape(network, n_graded, _compute_type(images))
         features = tape.forward(images)
-        ctx.tape, ctx.whole = tape, len(images)
+        ctx.tape = tape
         return features
 
     @staticmethod
@@ -54,6 +54,8 @@ class _Tape:
     def __init__(self, network: "WideResNet", n_graded: int, dtype: torch.dtype) -> None:
         self.network, self.n_graded, self.dtype = network, n_graded, dtype
         self.saved: list[Any] = []
+        self.kept: list[Tensor] = []
+        self.side_stream: torch.cuda.Stream | None = None
         self.weights = {module: module.weight.to(dtype) for module in _convolutions(network)}
         self.slope = network.leaky_slope
 
@@ -63,7 +65,7 @@ class _Tape:
         network = self.network
         images = images.to(self.dtype).contiguous(memory_format=torch.channels_last)
         x, residual = self._convolve(network.stem, images), None
-        for block in network.blocks:
+        for block in network.each_block():
             x, hidden = self._norm(block.bn1, x, residual)
             shortcut = hidden if block.activate_shortcut else x
             if block.projection is not None:
@@ -83,7 +85,14 @@ class _Tape:
         """x + other, and its normalised and activated form."""
         rows, partials = kernels.add_and_sum(as_rows(x), None if other is None else as_rows(other))
         norm = kernels.finish_statistics(
-            partials, len(rows), bn.weight, bn.bias, bn.running_mean, bn.running_var, bn.momentum, bn.eps
+            partials,
+            len(rows),
+            bn.weight,
+            bn.bias,
+            cast(Tensor, bn.running_mean),
+            cast(Tensor, bn.running_var),
+            cast(float, bn.momentum),
+            bn.eps,
         )
         cast(Tensor, bn.num_batches_tracked).add_(1)
         n_graded_rows = len(rows) // len(x) * self.n_graded
@@ -93,12 +102,17 @@ class _Tape:
     # --------------------------------------------------------------------------------------------------------- backward
 
     def backward(self, gradient: Tensor) -> list[Tensor]:
-        """Gradients in the order of network.parameters()."""
+        """Gradients in the order of network.parameters().
+
+        Weight gradients are needed last of all, so on a GPU they run beside the chain of input gradients.
+        """
         network = self.network
-        found: dict[nn.Parameter, Tensor] = {}
+        if gradient.is_cuda:
+            self.side_stream = torch.cuda.Stream()
+        found: dict[Tensor, Tensor] = {}
         gradient = gradient.to(self.dtype).contiguous(memory_format=torch.channels_last)
         dx = self._norm_back(network.bn, gradient, None, found)
-        for block in reversed(list(network.blocks)):
+        for block in reversed(network.each_block()):
             dout = dx
             dhidden = self._norm_back(block.bn2, self._convolve_back(block.conv2, dout, found), None, found)
             dhidden = self._convolve_back(block.conv1, dhidden, found)
@@ -107,26 +121,36 @@ class _Tape:
                 dx = self._norm_back(block.bn1, dhidden + dshortcut, None, found)
             else:
                 dx = self._norm_back(block.bn1, dhidden, dshortcut, found)
-        self._convolve_back(network.stem, dx, found, wants_input=False)
+        self._weight_gradient(network.stem, dx, self.saved.pop(), found)
+        if self.side_stream is not None:
+            torch.cuda.current_stream().wait_stream(self.side_stream)
+        self.kept.clear()
         return [found[parameter] for parameter in network.parameters()]
 
-    def _convolve_back(
-        self, conv: nn.Conv2d, dy: Tensor, found: dict[nn.Parameter, Tensor], wants_input: bool = True
-    ) -> Tensor:
+    def _convolve_back(self, conv: nn.Conv2d, dy: Tensor, found: dict[Tensor, Tensor]) -> Tensor:
         x = self.saved.pop()
-        stride, padding = list(conv.stride), [int(p) for p in conv.padding]
-        dx, dweight, _ = aten.convolution_backward(
-            dy, x, self.weights[conv], [0], stride, padding, [1, 1], False, [0, 0], 1, [wants_input, True, False]
-        )
-        found[conv.weight] = dweight
-        return cast(Tensor, dx)
+        self._weight_gradient(conv, dy, x, found)
+        return cast(Tensor, self._gradients_of(conv, dy, x, [True, False, False])[0])
 
-    def _norm_back(
-        self, bn: nn.BatchNorm2d, dy: Tensor, skip: Tensor | None, found: dict[nn.Parameter, Tensor]
-    ) -> Tensor:
+    def _weight_gradient(self, conv: nn.Conv2d, dy: Tensor, x: Tensor, found: dict[Tensor, Tensor]) -> None:
+        if self.side_stream is None:
+            found[conv.weight] = self._gradients_of(conv, dy, x, [False, True, False])[1]
+            return
+        self.kept += [dy, x]  # the allocator must not hand their memory to the main stream before the two join
+        self.side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side_stream):
+            found[conv.weight] = self._gradients_of(conv, dy, x, [False, True, False])[1]
+
+    def _gradients_of(self, conv: nn.Conv2d, dy: Tensor, x: Tensor, wanted: list[bool]) -> Any:
+        stride, padding = list(conv.stride), [int(p) for p in conv.padding]
+        return aten.convolution_backward(
+            dy, x, self.weights[conv], [0], stride, padding, [1, 1], False, [0, 0], 1, wanted
+        )
+
+    def _norm_back(self, bn: nn.BatchNorm2d, dy: Tensor, skip: Tensor | None, found: dict[Tensor, Tensor]) -> Tensor:
         rows, norm, n_rows = self.saved.pop()
         dy_rows = as_rows(dy)
-        sums = kernels.sum_gradient(dy_rows, rows, norm, self.slope).sum(0)
+        sums = kernels.sum_gradient(dy_rows, rows, norm, self.slope)
         found[bn.bias], found[bn.weight] = sums[0], sums[1]
         skip_rows = None if skip is None else as_rows(skip)
         return like(kernels.input_gradient(dy_rows, rows, norm, sums, n_rows, self.slope, skip_rows), dy)

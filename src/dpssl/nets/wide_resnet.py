@@ -4,11 +4,15 @@ Source of the design and constants: Zagoruyko and Komodakis (2016), with FixMatc
 activation before the first residual. The network returns its feature map: pooling belongs to the heads (Eq. 3).
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpssl.errors import InputError
+from dpssl.nets.fused_resnet import train_pass
+from dpssl.nets.norm_kernels import channels_fit
 
 LEAKY_SLOPE = 0.1
 BN_EPSILON = 1e-3
@@ -75,8 +79,17 @@ class WideResNet(nn.Module):
         self.bn = nn.BatchNorm2d(widths[-1], eps=BN_EPSILON, momentum=bn_momentum)
         self.n_features = widths[-1]
         self.leaky_slope = LEAKY_SLOPE
+        self.fits_kernels = all(map(channels_fit, widths))
 
-    def forward(self, images: Tensor) -> Tensor:
+    def each_block(self) -> list[Block]:
+        return cast(list[Block], list(self.blocks))
+
+    def forward(self, images: Tensor, n_graded: int | None = None) -> Tensor:
+        """In training, gradients flow through the first `n_graded` images (default: all); see nets.fused_resnet."""
+        if self.training and torch.is_grad_enabled():
+            n_graded = len(images) if n_graded is None else n_graded
+            if n_graded < len(images) or (images.is_cuda and self.fits_kernels):
+                return train_pass(self, images, n_graded)
         features: Tensor = self.blocks(self.stem(images))
         return F.leaky_relu(self.bn(features), LEAKY_SLOPE)
 
