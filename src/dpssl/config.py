@@ -127,7 +127,9 @@ class OptimConfig(Section):
     final_lr_fraction: float = option(
         0.0, "share of the learning rate left at the end; FixMatch's 7/16 cosine leaves .195", least=0, most=1
     )
-    compile: bool = option(False, "compile the network with torch.compile on a GPU: faster steps after a minute's wait")
+    compile: bool = option(
+        False, "compile augmentation and heads on a GPU: faster steps after half a minute's wait"
+    )
     precision: str = option(
         "auto", "of the backbone; auto is bfloat16 on a GPU", choices=("auto", "float32", "bfloat16")
     )
@@ -177,6 +179,9 @@ class LabelingConfig(Section):
         "specialists",
         "gradient of the sum over LFs into the backbone: divided by K (mean), by rho K (specialists), or not (sum)",
         choices=("mean", "specialists", "sum"),
+    )
+    weak_gradient: bool = option(
+        True, "gradient also through the weak views' share in the batch statistics, as in FixMatch; off is faster"
     )
     mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase", least=0)
     labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase", least=0)

@@ -5,6 +5,9 @@ own draws, all from the generator passed in. Shapes never depend on data and not
 be captured in a CUDA graph once a first call has made its constants.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -18,6 +21,7 @@ from dpssl.data.randaugment import apply_parameters, draw_parameters
 __all__ = [
     "ALL_OPS",
     "Augmentation",
+    "Augmenter",
     "apply_strong",
     "apply_weak",
     "draw_strong",
@@ -25,6 +29,31 @@ __all__ = [
     "strong_view",
     "weak_view",
 ]
+
+
+@dataclass(frozen=True)
+class Augmenter:
+    """Both views with one set of settings and one generator; `compiled` fuses their arithmetic by torch.compile.
+
+    Compiled code is made for one batch size: it pays in a loop whose batches are all alike.
+    """
+
+    settings: Augmentation
+    generator: torch.Generator
+    compiled: bool = False
+
+    def weak(self, images: Tensor) -> Tensor:
+        apply = _compiled(apply_weak) if self.compiled else apply_weak
+        return apply(images, draw_weak(images, self.settings, self.generator))
+
+    def strong(self, images: Tensor) -> Tensor:
+        apply = _compiled(apply_strong) if self.compiled else apply_strong
+        return apply(images, self.settings, draw_strong(images, self.settings, self.generator))
+
+
+@cache
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return torch.compile(function, dynamic=False)
 
 
 class WeakDraw(NamedTuple):

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from dpssl.config import Config
-from dpssl.data.augment import strong_view, weak_view
+from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
 from dpssl.end_model.losses import labeled_risk, noise_aware_risk
 from dpssl.errors import InputError
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
-from dpssl.training.precision import autocast, maybe_compiled
+from dpssl.training.precision import autocast, compiles
 from dpssl.training.seeds import stream_seed
 from dpssl.training.stage import Stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
@@ -55,26 +55,26 @@ def train_end_model(
     if backbone_start is not None:
         network.backbone.load_state_dict(backbone_start)
     network.to(device).train()
-    forward = maybe_compiled(network, device, config.optim.compile)
     optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
     draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of step 3"))
     labeled = LabeledImages.of(given_labels.to(device))
     usable = _usable_positions(covered, settings.end_uncovered).to(device)
     targets = soft_labels.to(device, torch.float32)
     n_unlabeled = settings.end_batch_size * settings.end_unlabeled_ratio
-    soft_view = {"strong": strong_view, "weak": weak_view}[settings.end_view]
+    augment = Augmenter(config.augment, draws, compiles(device, config.optim.compile))
+    soft_view = {"strong": augment.strong, "weak": augment.weak}[settings.end_view]
 
     def compute() -> LossAndMetrics:
         draw = draw_evenly(len(labeled.positions), settings.end_batch_size, draws)
         soft = usable[draw_any(len(usable), n_unlabeled, draws)]
         views = torch.cat(
             [
-                weak_view(bank.images[labeled.positions[draw]], config.augment, draws),
-                soft_view(bank.images[soft], config.augment, draws),
+                augment.weak(bank.images[labeled.positions[draw]]),
+                soft_view(bank.images[soft]),
             ]
         )
         with autocast(device, config.optim.precision):
-            logits = forward(bank.network_input(views))
+            logits = network(bank.network_input(views))
         labeled_logits, soft_logits = torch.split(logits, [settings.end_batch_size, n_unlabeled])
         supervised = labeled_risk(labeled_logits, labeled.labels[draw]).mean()
         noisy = noise_aware_risk(soft_logits, targets[soft]).mean()

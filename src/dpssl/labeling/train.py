@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 from dpssl.config import Config, LabelingConfig
-from dpssl.data.augment import strong_view, weak_view
+from dpssl.data.augment import Augmenter, weak_view
 from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.specialties import has_converged, read_specialties
-from dpssl.nets.backbones import build_backbone, start_backbone
+from dpssl.nets.backbones import build_backbone, graded_features, start_backbone
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
-from dpssl.training.precision import autocast, maybe_compiled
+from dpssl.training.precision import autocast, compiles
 from dpssl.training.seeds import stream_seed
 from dpssl.training.stage import Stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
@@ -78,8 +78,7 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
     )
     generator = torch.Generator(bank.images.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
     network.train()
-    forward = maybe_compiled(network, bank.images.device, config.optim.compile)
-    setup = _Setup(network, forward, optimizer, generator, bank, labeled, config, watch)
+    setup = _Setup(network, optimizer, generator, bank, labeled, config, watch)
     if settings.mcl and not watch.has_checkpoint(STAGE_SSL):
         _run_multiple_choice(setup)
     _run_semi_supervised(setup)
@@ -92,7 +91,6 @@ class _Setup:
     """What both phases work on."""
 
     network: LFNetwork
-    forward: Callable[[Tensor], Tensor]  # the network, compiled where that was asked for
     optimizer: FlatSGD
     generator: torch.Generator  # of every draw
     bank: ImageBank
@@ -114,7 +112,7 @@ def _run_multiple_choice(setup: _Setup) -> None:
         draw = draw_evenly(len(labeled.positions), settings.batch_size, generator)
         images = weak_view(bank.images[labeled.positions[draw]], config.augment, generator)
         with autocast(bank.images.device, config.optim.precision):
-            logits = setup.forward(bank.network_input(images))
+            logits = network(bank.network_input(images))
         return objective.loss(logits, labeled.labels[draw])
 
     guess = settings.mcl_weight * math.log(network.n_classes)  # the loss of a guess, weighted as the loss is
@@ -142,27 +140,26 @@ def _run_multiple_choice(setup: _Setup) -> None:
 def _run_semi_supervised(setup: _Setup) -> None:
     """Phase B: Eq. 5 and Eq. 6 in one joint forward pass of all three views, as FixMatch does."""
     network, bank, labeled, config = setup.network, setup.bank, setup.labeled, setup.config
-    settings, generator = config.labeling, setup.generator
-    n_unlabeled = settings.batch_size * settings.unlabeled_ratio
+    settings, generator, device = config.labeling, setup.generator, bank.images.device
+    n_labeled, n_unlabeled = settings.batch_size, settings.batch_size * settings.unlabeled_ratio
     network.gradient_scale = backbone_gradient_scale(settings)
     balance = torch.bincount(labeled.labels, minlength=network.n_classes) / len(labeled.labels)
-    objective = SemiSupervised(network, settings, balance).to(bank.images.device)
+    objective = SemiSupervised(network, settings, balance).to(device)
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
+    compiled = compiles(device, config.optim.compile)
+    augment = Augmenter(config.augment, generator, compiled)
+    read = torch.compile(network.read, dynamic=False) if compiled else network.read
+    forward = joint_forward(network, read, n_labeled + n_unlabeled, needs_weak_gradient(settings))
 
     def compute() -> LossAndMetrics:
-        draw = draw_evenly(len(labeled.positions), settings.batch_size, generator)
+        draw = draw_evenly(len(labeled.positions), n_labeled, generator)
         unlabeled = bank.images[draw_any(len(bank), n_unlabeled, generator)]
-        views = torch.cat(
-            [
-                weak_view(bank.images[labeled.positions[draw]], config.augment, generator),
-                weak_view(unlabeled, config.augment, generator),
-                strong_view(unlabeled, config.augment, generator),
-            ]
-        )
-        with autocast(bank.images.device, config.optim.precision):
-            logits = setup.forward(bank.network_input(views))
+        weak_views = augment.weak(torch.cat([bank.images[labeled.positions[draw]], unlabeled]))
+        views = torch.cat([weak_views[:n_labeled], augment.strong(unlabeled), weak_views[n_labeled:]])
+        with autocast(device, config.optim.precision):
+            logits = forward(bank.network_input(views))
         masked = network.abstain_logits(logits)
-        labeled_logits, weak, strong = torch.split(masked, [settings.batch_size, n_unlabeled, n_unlabeled])
+        labeled_logits, strong, weak = torch.split(masked, [n_labeled, n_unlabeled, n_unlabeled])
         return objective.loss(labeled_logits, labeled.labels[draw], weak, strong)
 
     stage = Stage(
@@ -177,3 +174,27 @@ def _run_semi_supervised(setup: _Setup) -> None:
         batch_size=settings.batch_size,
     )
     train_stage(stage, compute, state, setup.watch)
+
+
+def needs_weak_gradient(settings: LabelingConfig) -> bool:
+    """Whether the weak views of the unlabelled images take part in the backward pass."""
+    return settings.weak_gradient or settings.abstain_view == "weak"
+
+
+def joint_forward(
+    network: LFNetwork, read: Callable[[Tensor], Tensor], n_graded: int, all_graded: bool
+) -> Callable[[Tensor], Tensor]:
+    """The network over one joint batch whose first `n_graded` images, or all, take part in the backward pass.
+
+    The others share the batch statistics, and their logits make pseudo-labels, which carry no gradient either way.
+    """
+    if all_graded:
+        return lambda images: read(network.backbone(images))
+
+    def forward(images: Tensor) -> Tensor:
+        features = graded_features(network.backbone, images, n_graded)
+        with torch.no_grad():
+            ungraded = read(features[n_graded:])
+        return torch.cat([read(features[:n_graded]), ungraded])
+
+    return forward

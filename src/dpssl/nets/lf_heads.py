@@ -54,16 +54,22 @@ class LFNetwork(nn.Module):
     def n_classes(self) -> int:
         return self.specialties.shape[1]
 
-    def lf_features(self, images: Tensor) -> Tensor:
-        """f_k (B, K, D). Distances and residuals are small differences: they stay in float32 under autocast."""
-        features = self.backbone(images)
-        with torch.autocast(images.device.type, enabled=False):
-            return cast(Tensor, self.pooling(scale_gradient(features, self.gradient_scale)))
-
     def forward(self, images: Tensor) -> Tensor:
-        lf_features = self.lf_features(images)
-        with torch.autocast(images.device.type, enabled=False):
-            return cast(Tensor, self.heads(lf_features))
+        return self.read(self.backbone(images))
+
+    def lf_features(self, images: Tensor) -> Tensor:
+        """f_k (B, K, D)."""
+        return self._pool(self.backbone(images))
+
+    def read(self, features: Tensor) -> Tensor:
+        """Logits of every labeling function (B, K, C + 1) from the feature map (B, D, h, w)."""
+        with torch.autocast(features.device.type, enabled=False):
+            return cast(Tensor, self.heads(self._pool(features)))
+
+    def _pool(self, features: Tensor) -> Tensor:
+        """Distances and residuals are small differences: they stay in float32 under autocast."""
+        with torch.autocast(features.device.type, enabled=False):
+            return cast(Tensor, self.pooling(scale_gradient(features, self.gradient_scale)))
 
     def abstain_logits(self, logits: Tensor) -> Tensor:
         """Logits of p̄_k (B, K, C + 1): classes outside tau_k are masked, and abstaining where it is switched off."""

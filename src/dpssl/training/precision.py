@@ -3,12 +3,10 @@
 bfloat16 on a GPU; float32 on a CPU, where bfloat16 without matrix units is a hundred times slower.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
 
 import torch
-from torch import Tensor, nn
 
 from dpssl.errors import TrainingError
 
@@ -33,11 +31,9 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=lower)
 
 
-def maybe_compiled(network: nn.Module, device: torch.device, wanted: bool) -> Callable[[Tensor], Tensor]:
-    """`network`, or on a GPU and where wanted its compiled form, which shares its weights."""
-    if wanted and device.type == "cuda":
-        return cast(Callable[[Tensor], Tensor], torch.compile(network))
-    return network
+def compiles(device: torch.device, wanted: bool) -> bool:
+    """Whether torch.compile is to be used: where wanted, and on a GPU alone."""
+    return wanted and device.type == "cuda"
 
 
 @contextmanager

@@ -1,9 +1,8 @@
 import pytest
 import torch
-from torch import nn
 
 from dpssl.errors import TrainingError
-from dpssl.training.precision import autocast, batch_that_fits, maybe_compiled, pick_device
+from dpssl.training.precision import autocast, batch_that_fits, compiles, pick_device
 
 
 def test_auto_takes_a_gpu_where_there_is_one() -> None:
@@ -26,8 +25,9 @@ def test_number_format_on_a_cpu(precision: str, dtype: torch.dtype) -> None:
 
 
 def test_nothing_is_compiled_on_a_cpu() -> None:
-    network = nn.Linear(2, 1)
-    assert maybe_compiled(network, torch.device("cpu"), wanted=True) is network
+    assert not compiles(torch.device("cpu"), wanted=True)
+    assert compiles(torch.device("cuda"), wanted=True)
+    assert not compiles(torch.device("cuda"), wanted=False)
 
 
 def test_out_of_device_memory_names_the_flag_and_a_smaller_batch() -> None:

@@ -1,0 +1,136 @@
+"""The training pass written by hand equals the module's own, forward and backward, and spares images their gradient."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpssl.nets import norm_kernels as kernels
+from dpssl.nets.fused_resnet import train_pass
+from dpssl.nets.wide_resnet import LEAKY_SLOPE, WideResNet, initialize
+
+
+def network_of(width: int, strides: tuple[int, ...] = (1, 2, 2)) -> WideResNet:
+    """A small network in float64 whose batch norms are not at identity."""
+    generator = torch.Generator().manual_seed(width)
+    network = WideResNet(10, width, strides, 3, bn_momentum=0.1).double()
+    initialize(network, generator)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.weight.data.uniform_(0.5, 1.5, generator=generator)
+            module.bias.data.uniform_(-0.5, 0.5, generator=generator)
+    return network
+
+
+def images_and_gradient(network: WideResNet, n_images: int = 6) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    images = torch.randn(n_images, 3, 8, 8, dtype=torch.float64, generator=generator)
+    with torch.no_grad():
+        shape = copy.deepcopy(network)(images).shape
+    return images, torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def by_modules(network: WideResNet, images: Tensor) -> Tensor:
+    """What autograd differentiates: the network's own layers."""
+    return F.leaky_relu(network.bn(network.blocks(network.stem(images))), LEAKY_SLOPE)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])  # 3: channels that no kernel takes
+@pytest.mark.parametrize("strides", [(1, 2, 2), (1, 1, 2)])
+def test_the_whole_batch_gives_what_the_modules_give(width: int, strides: tuple[int, ...]) -> None:
+    network = network_of(width, strides)
+    reference = copy.deepcopy(network)
+    images, gradient = images_and_gradient(network)
+    expected, found = by_modules(reference, images), train_pass(network, images, len(images))
+    torch.testing.assert_close(found, expected)
+    for name, a, b in zip(
+        dict(network.named_parameters()),
+        torch.autograd.grad(found, list(network.parameters()), gradient),
+        torch.autograd.grad(expected, list(reference.parameters()), gradient),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
+    for (name, a), b in zip(network.named_buffers(), reference.buffers(), strict=True):
+        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
+
+
+class Joint(nn.Module):
+    """Batch norm of two batches together, the second as a constant: what sparing images their gradient means."""
+
+    def __init__(self, bn: nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.bn = bn
+
+    def forward(self, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        graded, constant = pair
+        both = F.batch_norm(
+            torch.cat([graded, constant.detach()]), None, None, self.bn.weight, self.bn.bias, True, 0, self.bn.eps
+        )
+        activated = F.leaky_relu(both, LEAKY_SLOPE)
+        return activated[: len(graded)], activated[len(graded) :].detach()
+
+
+def by_pairs(network: WideResNet, images: Tensor, n_graded: int) -> Tensor:
+    """The same pass with autograd: constants are detached after every layer."""
+
+    def apply(layer: nn.Module, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return layer(pair[0]), layer(pair[1]).detach()
+
+    pair = apply(network.stem, (images[:n_graded], images[n_graded:]))
+    for block in network.each_block():
+        hidden = Joint(block.bn1)(pair)
+        shortcut = hidden if block.activate_shortcut else pair
+        if block.projection is not None:
+            shortcut = apply(block.projection, shortcut)
+        residual = apply(block.conv2, Joint(block.bn2)(apply(block.conv1, hidden)))
+        pair = shortcut[0] + residual[0], (shortcut[1] + residual[1]).detach()
+    return torch.cat(Joint(network.bn)(pair))
+
+
+@pytest.mark.parametrize("n_graded", [1, 4])
+def test_images_without_a_gradient_still_share_the_statistics(n_graded: int) -> None:
+    network = network_of(2)
+    images, gradient = images_and_gradient(network)
+    expected = by_pairs(copy.deepcopy(network), images, n_graded)
+    found = network(images, n_graded)
+    torch.testing.assert_close(found, expected)
+    reference = copy.deepcopy(network)
+    wanted = torch.autograd.grad(by_pairs(reference, images, n_graded), list(reference.parameters()), gradient)
+    for a, b in zip(torch.autograd.grad(found, list(network.parameters()), gradient), wanted, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_evaluation_has_no_use_for_graded_images() -> None:
+    network = network_of(1).eval()
+    images, _ = images_and_gradient(network)
+    torch.testing.assert_close(network(images, 2), network(images))
+
+
+triton_missing = kernels.triton is None or not torch.cuda.is_available()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(triton_missing, reason="needs Triton and a GPU")
+@pytest.mark.parametrize("channels", [16, 32, 128])
+@pytest.mark.parametrize("n_rows", [1000, 65536])
+def test_kernels_equal_the_formulas(channels: int, n_rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, other, dy, skip = (torch.randn(n_rows, channels, generator=generator) for _ in range(4))
+    weight, bias = torch.rand(channels, generator=generator) + 0.5, torch.randn(channels, generator=generator)
+
+    def passes(device: str) -> list[Tensor]:
+        running = torch.zeros(channels, device=device), torch.ones(channels, device=device)
+        graded = n_rows // 2
+        rows, partials = kernels.add_and_sum(x.to(device), other.to(device))
+        norm = kernels.finish_statistics(partials, n_rows, weight.to(device), bias.to(device), *running, 0.1, 1e-3)
+        y = kernels.normalize(rows, norm, 0.1)
+        sums = kernels.sum_gradient(dy[:graded].to(device), rows[:graded], norm, 0.1)
+        dx = kernels.input_gradient(
+            dy[:graded].to(device), rows[:graded], norm, sums, n_rows, 0.1, skip[:graded].to(device)
+        )
+        return [rows, *norm, *running, y, dx, sums / n_rows]
+
+    for a, b in zip(passes("cuda"), passes("cpu"), strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-4)
