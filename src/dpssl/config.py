@@ -36,6 +36,16 @@ ALL_OPS = (
 WIDE_RESNET, TIMM_PREFIX = "wide-resnet", "timm:"  # what --backbone may be
 FROM_CACHE = "cache"  # a value of --backbone-weights
 
+DP_SSL = "dp-ssl"
+METHODS = (
+    DP_SSL,
+    "fixmatch",
+    "flexmatch",
+    "freematch",
+    "supervised",
+    "fully-supervised",
+)
+
 SMALL_SIDE = 16  # pixels; a Wide ResNet-28 would leave nothing of a smaller image
 
 
@@ -50,16 +60,21 @@ def option(
 class Section:
     """A group of fields; making one checks every value against what its field allows."""
 
+    @classmethod
+    def shown(cls, name: str) -> str:
+        """How an error names a field."""
+        return flag(name)
+
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
             value, allowed = getattr(self, item.name), item.metadata
             for single in value if isinstance(value, tuple) else (value,):
                 if allowed["choices"] and single not in allowed["choices"]:
-                    raise InputError(f"{flag(item.name)} {single!r}: choose {' or '.join(allowed['choices'])}")
+                    raise InputError(f"{self.shown(item.name)} {single!r}: choose {' or '.join(allowed['choices'])}")
                 if allowed["least"] is not None and not single >= allowed["least"]:
-                    raise InputError(f"{flag(item.name)} {single!r}: must be at least {allowed['least']:g}")
+                    raise InputError(f"{self.shown(item.name)} {single!r}: must be at least {allowed['least']:g}")
                 if allowed["most"] is not None and not single <= allowed["most"]:
-                    raise InputError(f"{flag(item.name)} {single!r}: must be at most {allowed['most']:g}")
+                    raise InputError(f"{self.shown(item.name)} {single!r}: must be at most {allowed['most']:g}")
 
 
 def flag(name: str) -> str:
@@ -217,6 +232,14 @@ class EndModelConfig(Section):
 
 
 @dataclass(frozen=True)
+class BaselineConfig(Section):
+    """Another system in the place of all three steps."""
+
+    method: str = option(DP_SSL, f"the system to train: {', '.join(METHODS)}", choices=METHODS)
+    method_settings: tuple[str, ...] = option((), "settings of the method itself, each as name=value")
+
+
+@dataclass(frozen=True)
 class Config:
     run: RunConfig = field(default_factory=RunConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -226,6 +249,7 @@ class Config:
     labeling: LabelingConfig = field(default_factory=LabelingConfig)
     label_model: LabelModelConfig = field(default_factory=LabelModelConfig)
     end_model: EndModelConfig = field(default_factory=EndModelConfig)
+    baseline: BaselineConfig = field(default_factory=BaselineConfig)
 
 
 @dataclass(frozen=True)
@@ -247,8 +271,10 @@ class Option:
 
     def parse(self, value: Any) -> Any:
         """`value` (from TOML or the command line) as this field's type, or an error that names the flag."""
+        if self.default == () and not value:  # a list that may be empty
+            return ()
         try:
-            return _convert(value, self.type)
+            return convert(value, self.type)
         except ValueError as problem:
             raise InputError(f"{flag(self.name)}: {problem}") from None
 
@@ -337,7 +363,8 @@ def load_config_file(path: str | Path, base: Config | None = None) -> Config:
     return from_toml(text, base, str(path))
 
 
-def _convert(value: Any, wanted: Any) -> Any:
+def convert(value: Any, wanted: Any) -> Any:
+    """`value` (from TOML or the command line) as the type `wanted`; ValueError where it cannot be."""
     if get_origin(wanted) in (tuple, types.GenericAlias):
         item_type = get_args(wanted)[0]
         items = value.replace(",", " ").split() if isinstance(value, str) else value
@@ -345,7 +372,7 @@ def _convert(value: Any, wanted: Any) -> Any:
             raise ValueError(f"expected a list, got {value!r}")
         if not items:
             raise ValueError("expected at least one value")
-        return tuple(_convert(item, item_type) for item in items)
+        return tuple(convert(item, item_type) for item in items)
     if wanted is bool:
         if isinstance(value, bool):
             return value

@@ -9,7 +9,12 @@ from typing import Any
 
 import torch
 
+from dpssl.baselines.registry import SYSTEMS
+from dpssl.baselines.trainer import STAGE as STAGE_FIT
+from dpssl.baselines.trainer import train_baseline
+from dpssl.config import DP_SSL
 from dpssl.data.batches import ImageBank
+from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
 from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
 from dpssl.end_model.train import STAGE as STAGE_END
@@ -17,23 +22,27 @@ from dpssl.end_model.train import train_end_model
 from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.labeling.train import STAGE_MCL, STAGE_SSL, build_network, train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
+from dpssl.nets.classifier import Classifier
 from dpssl.runs import Run, note_environment
 from dpssl.step_files import VoteFile
 from dpssl.summary import summarize
 from dpssl.training.watch import Watch
 
 VOTES, SOFT_LABELS, EMBEDDINGS, SUMMARY = "votes.npz", "soft_labels.npz", "embeddings.npz", "summary.json"
+PSEUDO_LABELS = "pseudo_labels.npz"
 LF_MODEL, LABEL_MODEL = "lf_model.safetensors", "label_model.safetensors"
 RESULTS = {  # of each step, in order; its first file is written last, and tells that the step is done
     "lfs": (VOTES, LF_MODEL),
     "label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL),
     "train": (END_MODEL, EMBEDDINGS),
 }
-STAGES = {"lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,)}
+STAGES = {"lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
 
 
 def run_all(run: Run) -> None:
-    """Every step that is not done yet."""
+    """Every step that is not done yet; of another method than DP-SSL, its one."""
+    if run.config.baseline.method != DP_SSL:
+        return fit_baseline(run)
     train_labeling_functions(run)
     resolve_votes(run)
     train_classifier(run)
@@ -120,9 +129,32 @@ def train_classifier(run: Run) -> None:
             watch,
             backbone_start=_lf_backbone(run) if run.config.end_model.end_start == "lfs" else None,
         )
-        run.folder.write_arrays(EMBEDDINGS, ids=run.dataset.ids, embeddings=embed(network, bank).half().numpy())
-        save_end_model(run.folder, network, bank, run.dataset.class_names, run.config.backbone)
+        _write_classifier(run, network, bank)
     _clear_checkpoints(run, "train")
+
+
+def fit_baseline(run: Run) -> None:
+    """Another method in the place of the three steps: the same files, its own predictions as soft labels."""
+    if run.folder.has(END_MODEL):
+        return _clear_checkpoints(run, "fit")
+    bank = _bank(run)
+    with run.step("fit") as watch:
+        everything = SYSTEMS[run.config.baseline.method].uses_all_labels  # fully supervised, the ceiling of the tables
+        labels = every_known_label(run.dataset, run.split) if everything else run.split.given_labels
+        trained = train_baseline(bank, torch.from_numpy(labels), run.dataset.n_classes, run.config, watch)
+        probabilities = predict_probabilities(trained.network, bank)
+        trusted = trained.system.cpu().trusts(probabilities)
+        if trusted is not None:
+            run.folder.write_arrays(PSEUDO_LABELS, ids=run.dataset.ids, trusted=trusted.numpy())
+        every = torch.ones(len(bank), dtype=torch.bool).numpy()
+        run.folder.write_soft_labels(run.dataset.ids, run.dataset.class_names, probabilities.numpy(), every)
+        _write_classifier(run, trained.network, bank)
+    _clear_checkpoints(run, "fit")
+
+
+def _write_classifier(run: Run, network: Classifier, bank: ImageBank) -> None:
+    run.folder.write_arrays(EMBEDDINGS, ids=run.dataset.ids, embeddings=embed(network, bank).half().numpy())
+    save_end_model(run.folder, network, bank, run.dataset.class_names, run.config.backbone)
 
 
 def evaluate(run: Run) -> dict[str, Any]:
@@ -131,6 +163,7 @@ def evaluate(run: Run) -> dict[str, Any]:
     summary |= {
         "minutes": round(sum(run.minutes().values()), 3),
         "minutes_per_step": run.minutes(),
+        "method": run.config.baseline.method,
         "seed": run.config.run.seed,
         "device": run.environment.get("device"),
     }

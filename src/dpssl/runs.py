@@ -19,7 +19,8 @@ from typing import IO, Any
 import torch
 
 from dpssl import __version__
-from dpssl.config import FROM_CACHE, Config, from_toml, options, to_toml, with_values
+from dpssl.baselines.registry import method_settings
+from dpssl.config import DP_SSL, FROM_CACHE, Config, from_toml, options, to_toml, with_values
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
 from dpssl.data.readers import load_dataset
 from dpssl.data.split import Split, make_split, split_from_json, split_to_json
@@ -241,6 +242,8 @@ def check(config: Config) -> None:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
     with torch.device("meta"):  # the shapes alone
         build_network(config, n_classes=2, n_channels=1)
+    if config.baseline.method != DP_SSL:
+        method_settings(config.baseline.method, config.baseline.method_settings)
     n_lfs, label_model = config.labeling.n_lfs, config.label_model.label_model
     if label_model not in VARIANTS:
         raise InputError(f"--label-model {label_model!r}: choose one of {', '.join(VARIANTS)}")

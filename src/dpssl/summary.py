@@ -39,6 +39,13 @@ def summarize(
     if folder.has("soft_labels.npz"):
         labels = folder.read_soft_labels(dataset.ids)
         summary |= metrics.annotation_metrics(labels.soft_labels[rows], labels.covered[rows], dataset.truth[rows])
+    if folder.has("pseudo_labels.npz"):
+        labels = folder.read_soft_labels(dataset.ids)
+        trusted = folder.read_arrays("pseudo_labels.npz", "trusted")["trusted"][rows]
+        summary["mask_rate"] = float(trusted.mean())
+        summary["proxy_label_accuracy"] = metrics.accuracy(
+            labels.soft_labels[rows][trusted].argmax(1), dataset.truth[rows][trusted]
+        )
     if test_probabilities is not None:
         summary["test_accuracy"] = metrics.accuracy(test_probabilities.argmax(1), dataset.test_truth)
         summary["test_log_loss"] = metrics.log_loss(test_probabilities, dataset.test_truth)
@@ -54,15 +61,19 @@ def _feature_diagnostics(folder: RunFolder) -> dict[str, float]:
 
 def as_text(summary: dict[str, Any], folder: RunFolder) -> str:
     """The summary as a person reads it at the end of a run."""
+    has_votes = "specialists_per_class" in summary
+    meaning = "of the unlabelled images" + ("; no vote counts 1/C" if has_votes else "")
     lines = [
         "",
         f"Labels for {summary['n_images'] - summary['n_labeled']:,} images from {summary['n_labeled']} given ones",
-        _row("annotation accuracy", summary["annotation_accuracy"], "of the unlabelled images; no vote counts 1/C"),
+        _row("annotation accuracy", summary["annotation_accuracy"], meaning),
         _row("  majority vote alone", summary.get("majority_vote_accuracy"), "of the same votes"),
         _row("macro precision", summary.get("annotation_macro_precision")),
         _row("macro recall", summary.get("annotation_macro_recall")),
         _row("macro F1", summary["annotation_macro_f1"]),
-        _row("coverage", summary["coverage"], "images with at least one vote"),
+        _row("coverage", summary["coverage"] if has_votes else None, "images with at least one vote"),
+        _row("mask rate", summary.get("mask_rate"), "unlabelled images it trusts its own label of"),
+        _row("proxy-label accuracy", summary.get("proxy_label_accuracy"), "of those"),
         _row("test accuracy", summary["test_accuracy"], f"end model on {summary['n_test']:,} held-out images"),
     ]
     lines += _class_table(summary)
@@ -87,6 +98,8 @@ def _class_table(summary: dict[str, Any]) -> list[str]:
     width = max(5, *(len(name) for name in names))
     scored = summary["n_evaluated"] > 0
     columns = COLUMNS_WITH_TRUTH if scored else COLUMNS_WITHOUT_TRUTH
+    if "specialists_per_class" in summary:
+        columns = columns | LF_COLUMNS
     rows = ["", f"  {'class':<{width}}  " + " ".join(f"{title:>{len(title) + 2}}" for title in columns)]
     for entry, name in zip(summary["per_class"], names, strict=True):
         label = entry["class"]
@@ -122,10 +135,8 @@ COLUMNS_WITH_TRUTH: Columns = {
     "precision": ("precision", _percent),
     "recall": ("recall", _percent),
     "F1": ("f1", _percent),
-    **LF_COLUMNS,
 }
 COLUMNS_WITHOUT_TRUTH: Columns = {
     "labelled so": ("n_annotated", "{:.0f}".format),
     "confidence": ("mean_confidence", _percent),
-    **LF_COLUMNS,
 }

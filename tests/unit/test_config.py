@@ -41,7 +41,7 @@ def allowed_values(entry: Option) -> st.SearchStrategy[Any]:
         single = st.sampled_from(choices)
     elif isinstance(entry.default, bool):
         single = st.booleans()
-    elif isinstance(entry.default, str):
+    elif entry.type in (str, tuple[str, ...]):
         single = st.sampled_from(["digits", "a b", '"\\\n'])  # any string at all: test_strings_survive_toml
     elif isinstance(entry.default, float):
         single = st.floats(least, most, allow_nan=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dpssl.config import WIDE_RESNET, flag, options, with_values
+from dpssl.config import DP_SSL, WIDE_RESNET, flag, options, with_values
 from dpssl.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
     from dpssl.training.precision import pick_device
 
     run = runs.open_run(chosen["source"], writes=command != "evaluate")
+    if command in STEP_SECTIONS and run.config.baseline.method != DP_SSL:
+        raise RunFolderError(
+            f"{chosen['source']}: was trained by `dpssl fit --method {run.config.baseline.method}`, which has no step "
+            f"`{command}`; `dpssl resume` finishes it"
+        )
     changed = with_values(run.config, chosen["set"])
     free = {entry.name for entry in options() if entry.section in STEP_SECTIONS.get(command, ())}
     before, after = runs.settings_that_matter(run.config), runs.settings_that_matter(changed)
@@ -99,11 +104,17 @@ def say_start(run: "Run") -> None:
     height, width, n_channels = dataset.images.shape[1:]
     backbone = f"Wide ResNet-{shape.depth}-{shape.width}" if shape.backbone == WIDE_RESNET else shape.backbone
     kind = "grey" if n_channels == 1 else "colour"
+    method, steps = run.config.baseline.method, run.config.labeling.steps
+    work = f"{method} for {steps:,} steps"
+    if method == DP_SSL:
+        work = (
+            f"{run.config.labeling.n_lfs} labeling functions, {steps:,} steps, "
+            f"then {run.config.end_model.end_steps:,} of the end model"
+        )
     print(
         f"{dataset.name}: {len(dataset.images):,} images of {width}x{height}, {kind}, {dataset.n_classes} classes, "
         f"{len(split.labeled)} of them labelled; {len(dataset.test_images):,} more for testing\n"
-        f"{backbone}, {run.config.labeling.n_lfs} labeling functions, "
-        f"{run.config.labeling.steps:,} steps, then {run.config.end_model.end_steps:,} of the end model\n"
+        f"{backbone}, {work}\n"
         f"run folder: {run.folder.folder}",
         file=sys.stderr,
     )

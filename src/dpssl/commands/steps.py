@@ -8,7 +8,7 @@ from typing import Any
 from dpssl.commands.command import Command
 from dpssl.commands.flags import add_new_run_flags, add_settings, new_config
 from dpssl.commands.session import STEP_SECTIONS, finish, open_for, say_start
-from dpssl.config import Config, flag, with_values
+from dpssl.config import DP_SSL, Config, flag, with_values
 from dpssl.errors import InputError
 
 REDO_HELP = "replace this step's result in the run, and remove what was made from it"
@@ -27,7 +27,10 @@ def run_lfs(chosen: dict[str, Any]) -> int:
     from dpssl.pipeline import train_labeling_functions
     from dpssl.runs import start_run
 
-    run = start_run(new_config(chosen), chosen["out"])
+    config = new_config(chosen)
+    if config.baseline.method != DP_SSL:
+        raise InputError(f"--method {config.baseline.method}: has no labeling functions; `dpssl fit` trains it")
+    run = start_run(config, chosen["out"])
     say_start(run)
     return finish(run, train_labeling_functions)
 

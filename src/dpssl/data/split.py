@@ -49,6 +49,15 @@ def make_split(dataset: Dataset, n_labels: int, seed: int, test_fraction: float 
     return _with_labels(dataset, given)
 
 
+def every_known_label(dataset: Dataset, split: Split) -> Labels:
+    """Given labels, and the truth of all other images: for the fully supervised baseline alone, (n,), -1 = unknown."""
+    if (dataset.truth[split.unlabeled] == UNLABELED).all():
+        raise InputError(
+            f"--method fully-supervised: {dataset.name} holds the class of no unlabelled image; choose supervised"
+        )
+    return np.where(split.given_labels != UNLABELED, split.given_labels, dataset.truth)
+
+
 def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
     """The split as ids, so that it outlives the order of the rows."""
     return {

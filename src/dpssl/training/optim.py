@@ -59,6 +59,12 @@ class FlatSGD:
         """Let the network's parameters be the trained weights again."""
         self._point_parameters_at(self.weights)
 
+    def averaged(self, network: nn.Module) -> dict[str, Tensor]:
+        """The averaged weights by the names that `network`, which has some of the parameters, calls them."""
+        names = {id(parameter): name for name, parameter in network.named_parameters()}
+        views = zip(self.parameters, self._split(self.average), strict=True)
+        return {names[id(parameter)]: view for parameter, view in views if id(parameter) in names}
+
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """One update from gradients in the order of `parameters`."""

@@ -1,0 +1,53 @@
+"""Every method by its name, and its settings from `--method-settings`."""
+
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from typing import get_type_hints
+
+from dpssl.baselines.fixmatch import FixMatch
+from dpssl.baselines.flexmatch import FlexMatch
+from dpssl.baselines.freematch import FreeMatch
+from dpssl.baselines.fully_supervised import FullySupervised
+from dpssl.baselines.supervised import Supervised
+from dpssl.baselines.system import MethodSettings, System
+from dpssl.config import convert
+from dpssl.errors import InputError
+
+SYSTEMS: dict[str, type[System]] = {
+    "supervised": Supervised,
+    "fully-supervised": FullySupervised,
+    "fixmatch": FixMatch,
+    "flexmatch": FlexMatch,
+    "freematch": FreeMatch,
+}
+
+
+def method_settings(method: str, given: Sequence[str]) -> MethodSettings:
+    """The method's published settings, but for those that `given` names as `name=value`."""
+    kind = SYSTEMS[method].Settings
+    types = get_type_hints(kind)
+    names = [item.name for item in dataclasses.fields(kind)]
+    values = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise InputError(f"--method-settings {text}: write name=value; {_choices(method, names)}")
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise InputError(f"--method-settings {text}: {hint}{_choices(method, names)}")
+        try:
+            values[name] = convert(value, types[name])
+        except ValueError as problem:
+            raise InputError(f"--method-settings {name}: {problem}") from None
+    return kind(**values)
+
+
+def as_given(settings: MethodSettings) -> tuple[str, ...]:
+    """All settings as `name=value`, so that a run's config.toml says what it was trained with."""
+    return tuple(f"{name}={value}" for name, value in dataclasses.asdict(settings).items())
+
+
+def _choices(method: str, names: Sequence[str]) -> str:
+    return f"{method} has {', '.join(names)}" if names else f"{method} has no settings of its own"

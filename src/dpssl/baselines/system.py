@@ -1,0 +1,139 @@
+"""What every baseline is made of: a batch, a learner to ask for views and logits, and a system that has the objective.
+
+A system is one class with one `loss(batch, learner)` that reads as its paper's objective. On a GPU the whole of it is
+one captured CUDA graph: shapes never depend on data, nothing waits for the device, every draw comes from the learner's
+generator, and what a system remembers between steps is a buffer changed in place, so a checkpoint has it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from dpssl.config import Config, Section
+from dpssl.data.augment import strong_view, weak_view
+from dpssl.data.batches import ImageBank
+from dpssl.nets.classifier import Classifier
+from dpssl.nets.pooling import average_pool
+from dpssl.training.precision import autocast
+from dpssl.training.step import LossAndMetrics
+
+
+@dataclass(frozen=True)
+class MethodSettings(Section):
+    """A method's own settings, with its published values as defaults; given as `--method-settings name=value`."""
+
+    @classmethod
+    def shown(cls, name: str) -> str:
+        return f"--method-settings {name}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a system may know of the data beforehand."""
+
+    n_classes: int
+    n_images: int  # in the bank, labelled ones included
+    n_features: int  # D, of the classifier's pooled features
+    n_steps: int
+    class_balance: Tensor  # (C,) of the given labels
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step draws. Images are uint8 (B, channels, H, W), not yet augmented."""
+
+    labeled: Tensor
+    labels: Tensor  # (B,)
+    unlabeled: Tensor
+    positions: Tensor  # (B,) of the unlabelled images in the bank
+
+
+class Learner:
+    """The classifier in training: makes views, and runs several of them through the network in one joint pass.
+
+    Batch normalisation thus sees all views of a step at once, as in FixMatch.
+    """
+
+    def __init__(
+        self,
+        network: Classifier,
+        backbone: Callable[[Tensor], Tensor],
+        averaged: Callable[[], dict[str, Tensor]],
+        bank: ImageBank,
+        config: Config,
+        generator: torch.Generator,
+    ) -> None:
+        self.network, self.bank, self.config, self.generator = network, bank, config, generator
+        self._backbone = backbone  # the network's own, compiled where that was asked for
+        self._averaged = averaged  # parameter names -> moving averages
+
+    def weak(self, images: Tensor) -> Tensor:
+        return weak_view(images, self.config.augment, self.generator)
+
+    def strong(self, images: Tensor) -> Tensor:
+        return strong_view(images, self.config.augment, self.generator)
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """uint8 images -> normalised network input."""
+        return self.bank.network_input(images)
+
+    def logits(self, *views: Tensor) -> tuple[Tensor, ...]:
+        """Logits (B, C) of each of several batches of uint8 images, from one forward pass."""
+        return self._split(self.logits_of(self.inputs(torch.cat(views))), views)
+
+    def logits_and_features(self, *views: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Logits (B, C) and pooled features (B, D) of each batch, from one forward pass."""
+        features = self.features_of(self.inputs(torch.cat(views)))
+        return self._split(self._head(features), views), self._split(features, views)
+
+    def logits_of(self, inputs: Tensor) -> Tensor:
+        """Logits (B, C) of normalised inputs, such as mixed-up ones."""
+        return self._head(self.features_of(inputs))
+
+    def features_of(self, inputs: Tensor) -> Tensor:
+        with autocast(inputs.device, self.config.optim.precision):
+            return average_pool(self._backbone(inputs)).float()
+
+    @torch.no_grad()
+    def teacher_logits(self, images: Tensor) -> Tensor:
+        """Logits (B, C) of uint8 images by the averaged weights, with the batch's own normalisation statistics.
+
+        The network's running statistics are lent as copies: the teacher's pass does not count twice in them.
+        """
+        lent = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+        inputs = self.inputs(images)
+        with autocast(inputs.device, self.config.optim.precision):
+            return cast(Tensor, functional_call(self.network, {**self._averaged(), **lent}, (inputs,)))
+
+    def _head(self, features: Tensor) -> Tensor:
+        return cast(Tensor, self.network.head(features))
+
+    @staticmethod
+    def _split(rows: Tensor, views: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return torch.split(rows, [len(view) for view in views])
+
+
+class System(nn.Module):
+    """Base of every baseline. What it learns beside the classifier is its parameters, what it counts its buffers."""
+
+    Settings: ClassVar[type[MethodSettings]] = MethodSettings
+    uses_all_labels: ClassVar[bool] = False  # of the unlabelled images too: an upper bound, no semi-supervision
+
+    def __init__(self, settings: MethodSettings, task: Task) -> None:
+        super().__init__()
+        self.task = task
+
+    def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
+        """The objective of one batch, and what to log."""
+        raise NotImplementedError
+
+    def trusts(self, probabilities: Tensor) -> Tensor | None:
+        """Which rows of (n, C) the system would take as pseudo-labels now, (n,); None where it has none."""
+        return None
+
+    def start(self, generator: torch.Generator) -> None:
+        """Draw the start of its own parameters, if it has any."""

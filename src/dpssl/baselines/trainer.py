@@ -1,0 +1,100 @@
+"""Trains any baseline on the shared loop.
+
+Comes in: images and labels. Goes out: a classifier with its weights averaged over training, and which images the
+system would take its own prediction of as a label. Draws, schedule, optimiser, averaging and checkpoints are those of
+DP-SSL's own steps; of the section `labeling`, the steps, the batch and the window hold here too.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dpssl.baselines.registry import SYSTEMS, method_settings
+from dpssl.baselines.system import Batch, Learner, System, Task
+from dpssl.config import Config
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
+from dpssl.nets.backbones import build_backbone, start_backbone
+from dpssl.nets.classifier import Classifier, initialize_head
+from dpssl.training.optim import FlatSGD, cosine_learning_rate
+from dpssl.training.precision import maybe_compiled
+from dpssl.training.seeds import stream_seed
+from dpssl.training.stage import Stage, train_stage
+from dpssl.training.step import LossAndMetrics, TrainState
+from dpssl.training.watch import Watch
+
+STAGE = "fit"
+
+
+@dataclass(frozen=True)
+class Trained:
+    network: Classifier  # averaged weights, in evaluation mode
+    system: System  # with what it has learnt and counted
+
+
+def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Config, watch: Watch) -> Trained:
+    """Train `config.baseline.method` on `labels` (n,), -1 for the unlabelled."""
+    settings, device = config.labeling, bank.images.device
+    labeled = LabeledImages.of(labels.to(device))
+    network, system = start(config, n_classes, bank, labeled)
+    optimizer = FlatSGD(
+        nn.ModuleDict({"network": network, "system": system}),
+        config.optim.momentum,
+        config.optim.weight_decay,
+        config.optim.ema_decay,
+    )
+    draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
+    learner = Learner(
+        network,
+        maybe_compiled(network.backbone, device, config.optim.compile),
+        lambda: optimizer.averaged(network),
+        bank,
+        config,
+        draws,
+    )
+
+    def compute() -> LossAndMetrics:
+        return system.loss(draw_batch(bank, labeled, config, draws), learner)
+
+    stage = Stage(
+        STAGE,
+        f"Training {config.baseline.method}",
+        settings.steps,
+        settings.window,
+        learning_rate=lambda step: cosine_learning_rate(
+            step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
+        ),
+        batch_flag="--batch-size",
+        batch_size=settings.batch_size,
+    )
+    train_stage(stage, compute, TrainState(optimizer, {"network": network, "system": system}, draws), watch)
+    optimizer.use_average()
+    return Trained(network.eval(), system.eval())
+
+
+def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImages) -> tuple[Classifier, System]:
+    """Classifier and system on the bank's device, with drawn weights."""
+    device, n_channels = bank.images.device, bank.images.shape[1]
+    generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of fit"))
+    network = Classifier(build_backbone(config.backbone, n_channels), n_classes)
+    start_backbone(network.backbone, config.backbone, n_channels, generator)
+    initialize_head(network.head, generator)
+    method = config.baseline.method
+    task = Task(
+        n_classes=n_classes,
+        n_images=len(bank),
+        n_features=network.head.in_features,
+        n_steps=config.labeling.steps,
+        class_balance=torch.bincount(labeled.labels, minlength=n_classes).cpu() / len(labeled.labels),
+    )
+    system = SYSTEMS[method](method_settings(method, config.baseline.method_settings), task)
+    system.start(generator)
+    return network.to(device).train(), system.to(device).train()
+
+
+def draw_batch(bank: ImageBank, labeled: LabeledImages, config: Config, draws: torch.Generator) -> Batch:
+    """Labelled images as evenly as can be; unlabelled ones from all images, labelled ones included, as in FixMatch."""
+    settings = config.labeling
+    draw = draw_evenly(len(labeled.positions), settings.batch_size, draws)
+    positions = draw_any(len(bank), settings.batch_size * settings.unlabeled_ratio, draws)
+    return Batch(bank.images[labeled.positions[draw]], labeled.labels[draw], bank.images[positions], positions)

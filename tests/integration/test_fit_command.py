@@ -1,0 +1,86 @@
+"""`dpssl fit`: its files, its resume, and what it refuses."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+TINY = ["--steps", 4, "--window", 2, "--batch-size", 10, "--unlabeled-ratio", 1, "--threads", 1, "--device", "cpu"]
+
+
+def test_a_run_of_fixmatch_has_the_files_of_any_run(warm_cli: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    settings = ["--method-settings", "threshold=0.1"]
+    done = warm_cli("fit", "--method", "fixmatch", *settings, *TINY, "--out", run)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["method"] == "fixmatch"
+    assert summary["coverage"] == 1
+    assert 0 <= summary["annotation_accuracy"] <= 1
+    assert 0 <= summary["test_accuracy"] <= 1
+    assert summary["mask_rate"] == 1  # no largest of ten probabilities is below .1
+    assert summary["proxy_label_accuracy"] == pytest.approx(summary["annotation_accuracy"])
+    assert summary["minutes_per_step"].keys() == {"fit"}
+    with np.load(run / "soft_labels.npz", allow_pickle=False) as file:
+        assert file["soft_labels"].sum(1) == pytest.approx(1)
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert config["baseline"]["method_settings"] == ["threshold=0.1", "unlabeled_weight=1.0"]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["stage"], line["step"]) for line in lines] == [("fit", 2), ("fit", 4)]
+    assert lines[0].keys() >= {"loss", "labeled_loss", "unlabeled_loss", "pseudo_label_rate", "minutes"}
+    assert "specialists" not in done.stdout
+    assert warm_cli("evaluate", run).returncode == 0
+
+
+def test_resume_finishes_a_fit_as_if_unbroken(warm_cli: Any, tmp_path: Path) -> None:
+    def results(run: Path) -> dict[str, bytes]:
+        names = ("soft_labels.npz", "end_model.safetensors", "embeddings.npz", "pseudo_labels.npz")
+        return {name: (run / name).read_bytes() for name in names}
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert warm_cli("fit", "--method", "freematch", *TINY, "--out", whole).returncode == 0
+    stopped = warm_cli("fit", "--method", "freematch", *TINY, "--out", broken, "--max-minutes", 0.000001)
+    assert stopped.returncode == 0
+    assert not (broken / "end_model.safetensors").exists()
+    assert (broken / "checkpoint").exists()
+    resumed = warm_cli("resume", broken, "--max-minutes", 0)
+    assert resumed.returncode == 0, resumed.stderr
+    assert results(broken) == results(whole)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "fixmutch"], "--method 'fixmutch': choose dp-ssl or"),
+        ([], "--method: name the system to train, one of dp-ssl, "),
+        (["--method", "fixmatch", "--method-settings", "tau=1"], "fixmatch has threshold, unlabeled_weight"),
+    ],
+)
+def test_what_cannot_be_trained_is_named(warm_cli: Any, tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = warm_cli("fit", *arguments, *TINY, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("step", ["label", "train"])
+def test_a_fit_has_no_steps_to_redo(warm_cli: Any, tmp_path: Path, step: str) -> None:
+    run = tmp_path / "run"
+    assert warm_cli("fit", "--method", "supervised", *TINY, "--out", run).returncode == 0
+    done = warm_cli(step, run, "--redo")
+    assert done.returncode == 2
+    assert f"`dpssl fit --method supervised`, which has no step `{step}`" in done.stderr
+    assert (run / "end_model.safetensors").exists()
+
+
+def test_fully_supervised_needs_the_class_of_every_image(
+    warm_cli: Any, tmp_path: Path, own_images: Callable[..., Path]
+) -> None:
+    done = warm_cli("fit", "--method", "fully-supervised", "--data", own_images(), *TINY, "--preset", "digits",
+                    "--out", tmp_path / "run")  # fmt: skip
+    assert done.returncode == 2
+    assert "holds the class of no unlabelled image; choose supervised" in done.stderr

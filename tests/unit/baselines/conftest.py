@@ -1,0 +1,91 @@
+"""A learner whose logits a test chooses, and digits to train on."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+from dpssl.baselines.registry import SYSTEMS, method_settings
+from dpssl.baselines.system import Batch, System, Task
+from dpssl.config import Config, with_values
+from dpssl.data.batches import ImageBank
+
+
+class ChosenLogits:
+    """Stands for a learner: its views are the images themselves, and its passes return what the test chose, in order.
+
+    Rows of `logits` may require a gradient. Views are recorded by name, so that a test sees who was asked for what.
+    """
+
+    def __init__(self, *logits: Tensor) -> None:
+        self.given, self.asked = list(logits), []
+
+    def weak(self, images: Tensor) -> Tensor:
+        self.asked.append("weak")
+        return images
+
+    def strong(self, images: Tensor) -> Tensor:
+        self.asked.append("strong")
+        return images
+
+    def logits(self, *views: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.given.pop(0) for _ in views)
+
+
+@pytest.fixture
+def learner() -> type[ChosenLogits]:
+    return ChosenLogits
+
+
+@pytest.fixture
+def make_system() -> Callable[..., System]:
+    """`make_system("fixmatch", threshold=0.8)`: for 3 classes, 10 images and 100 steps unless told otherwise."""
+
+    def make(method: str, *, task: dict[str, Any] | None = None, **settings: object) -> System:
+        sizes: dict[str, Any] = {"n_classes": 3, "n_images": 10, "n_features": 4, "n_steps": 100} | (task or {})
+        balance = torch.full((sizes["n_classes"],), 1 / sizes["n_classes"])
+        given = [f"{name}={value}" for name, value in settings.items()]
+        return SYSTEMS[method](method_settings(method, given), Task(**{"class_balance": balance, **sizes}))
+
+    return make
+
+
+@pytest.fixture
+def make_batch() -> Callable[..., Batch]:
+    """`make_batch(labels=[0], n_unlabeled=2)`: blank images; positions count up from 0."""
+
+    def make(labels: Sequence[int] = (0,), n_unlabeled: int = 1, positions: Sequence[int] | None = None) -> Batch:
+        blank = torch.zeros(max(len(labels), n_unlabeled), 1, 4, 4, dtype=torch.uint8)
+        where = torch.arange(n_unlabeled) if positions is None else torch.tensor(positions)
+        return Batch(blank[: len(labels)], torch.tensor(labels), blank[:n_unlabeled], where)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[ImageBank, Tensor]:
+    """Zeros, ones and twos, and given labels: four of each class, else -1."""
+    images, truth = load_digits(n_class=3, return_X_y=True)
+    given = torch.full((90,), -1)
+    for label in range(3):
+        given[np.flatnonzero(truth[:90] == label)[:4]] = label
+    stored = (images[:90].reshape(-1, 8, 8, 1) * 255 / 16).astype(np.uint8)
+    return ImageBank.from_numpy(stored, torch.device("cpu")), given
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Callable[..., Config]:
+    """`tiny_config("fixmatch", steps=2)`: a WRN-10-1 and a few steps, with fields replaced."""
+
+    def make(method: str, *settings: str, **values: object) -> Config:
+        small = {
+            "depth": 10, "width": 1, "strides": (1, 2, 1), "bn_momentum": 0.1, "flip": False, "steps": 6, "window": 2,
+            "batch_size": 6, "unlabeled_ratio": 2, "ema_decay": 0.9, "method": method, "method_settings": settings,
+        }  # fmt: skip
+        return with_values(Config(), {**small, **values})
+
+    return make

@@ -1,0 +1,93 @@
+"""Every method trains on the shared loop, and one that was stopped ends where an unbroken one does."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpssl.baselines.registry import SYSTEMS, as_given, method_settings
+from dpssl.baselines.trainer import Trained, train_baseline
+from dpssl.config import DP_SSL, METHODS, Config
+from dpssl.data.batches import ImageBank
+from dpssl.errors import InputError
+from dpssl.training.step import TrainState
+from dpssl.training.watch import StopRequested, Watch
+
+Digits = tuple[ImageBank, Tensor]
+MakeConfig = Callable[..., Config]
+STATEFUL = ["flexmatch", "freematch"]
+
+
+def state(trained: Trained) -> dict[str, Tensor]:
+    return {**trained.network.state_dict(), **{f"system.{k}": v for k, v in trained.system.state_dict().items()}}
+
+
+class LogWatch(Watch):
+    """Keeps what was logged; asks for a stop after some windows."""
+
+    def __init__(self, folder: Path | None = None, n_windows: int = 0) -> None:
+        super().__init__(folder, progress=False)
+        self.n_windows, self.lines = n_windows, []
+
+    def after_window(self, stage: str, step: int, metrics: Any, state: TrainState, notes: Any) -> None:
+        self.lines.append((step, dict(metrics)))
+        self.stop_requested = len(self.lines) == self.n_windows
+        super().after_window(stage, step, metrics, state, notes)
+
+
+def test_every_name_has_its_system() -> None:
+    assert set(METHODS) == {DP_SSL, *SYSTEMS}
+
+
+@pytest.mark.parametrize("method", SYSTEMS)
+def test_trains_on_digits(digits: Digits, tiny_config: MakeConfig, method: str) -> None:
+    bank, given = digits
+    watch = LogWatch()
+    trained = train_baseline(bank, given, 3, tiny_config(method), watch)
+    assert [step for step, _ in watch.lines] == [2, 4, 6]
+    for _, metrics in watch.lines:
+        assert metrics.keys() >= {"loss", "labeled_loss"}
+        assert all(map(torch.isfinite, map(torch.tensor, metrics.values())))
+    logits = trained.network(bank.network_input(bank.images))
+    assert logits.shape == (90, 3)
+    trusted = trained.system.trusts(torch.softmax(logits, -1))
+    assert trusted is None or trusted.shape == (90,)
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_stopped_and_resumed_is_unbroken(digits: Digits, tiny_config: MakeConfig, tmp_path: Path, method: str) -> None:
+    unbroken = state(train_baseline(*digits, 3, tiny_config(method), Watch(progress=False)))
+    with pytest.raises(StopRequested):
+        train_baseline(*digits, 3, tiny_config(method), LogWatch(tmp_path, n_windows=2))
+    resumed = state(train_baseline(*digits, 3, tiny_config(method), LogWatch(tmp_path)))
+    for name, tensor in unbroken.items():
+        assert torch.equal(tensor, resumed[name]), name
+
+
+@pytest.mark.parametrize("method", SYSTEMS)
+def test_settings_survive_being_written_down(method: str) -> None:
+    settings = method_settings(method, [])
+    assert method_settings(method, as_given(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("treshold=0.9", "did you mean threshold"),
+        ("colour=1", "fixmatch has threshold, unlabeled_weight"),
+        ("threshold", "write name=value"),
+        ("threshold=high", "expected float, got 'high'"),
+        ("threshold=2", "--method-settings threshold 2.0: must be at most 1"),
+    ],
+)
+def test_settings_that_cannot_be(given: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        method_settings("fixmatch", [given])
+
+
+def test_a_method_without_settings_says_so() -> None:
+    with pytest.raises(InputError, match="supervised has no settings of its own"):
+        method_settings("supervised", ["threshold=1"])
