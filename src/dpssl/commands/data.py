@@ -1,9 +1,10 @@
-"""`dpssl data`: looking at images before a run."""
+"""`dpssl data`: looking at images before a run, and getting published ones."""
 
 import argparse
 from typing import Any
 
 from dpssl.commands.command import Command, with_actions
+from dpssl.commands.data_fetch import FETCH
 
 
 def run_check(chosen: dict[str, Any]) -> int:
@@ -23,5 +24,5 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--labels", default="", help="as --labels of `dpssl run`")
 
 
-ACTIONS = (Command("check", "what is in a collection of images", _add_check, run_check),)
-COMMANDS = (with_actions("data", "look at images before a run: check", ACTIONS),)
+ACTIONS = (Command("check", "what is in a collection of images", _add_check, run_check), FETCH)
+COMMANDS = (with_actions("data", "look at images before a run, and get published ones: check, fetch", ACTIONS),)

@@ -36,6 +36,10 @@ class SetFiles(Protocol):
         """The content, uncompressed. Raises one of UNREADABLE."""
         ...
 
+    def close(self) -> None:
+        """Let go of the archive."""
+        ...
+
 
 class FolderFiles:
     """Files in a folder, each as it is or compressed with gzip under its name and `.gz`."""
@@ -49,6 +53,9 @@ class FolderFiles:
     def open(self, name: str) -> IO[bytes]:
         path = self._path(name)
         return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+    def close(self) -> None:
+        pass
 
     def _path(self, name: str) -> Path:
         packed = self.folder / f"{name}.gz"
@@ -68,13 +75,17 @@ class ArchiveFiles:
 
     def open(self, name: str) -> IO[bytes]:
         if self._tar is None or self._members is None:
-            self._tar = tarfile.open(self.archive, "r:gz")  # noqa: SIM115  # kept for the other files, closed with self
+            self._tar = tarfile.open(self.archive, "r:gz")  # noqa: SIM115  # for the other files too, until `close`
             self._members = {member.name.removeprefix("./"): member for member in self._tar if member.isreg()}
         member = self._members.get(f"{self.folder}/{name}")
         content = None if member is None else self._tar.extractfile(member)
         if content is None:
             raise FileNotFoundError("the archive does not hold it")
         return content
+
+    def close(self) -> None:
+        if self._tar is not None:
+            self._tar.close()
 
 
 @contextmanager
@@ -125,4 +136,5 @@ def unpack(archive: Path, folder: str, names: Iterable[str], target: Path, fetch
         shutil.rmtree(target, ignore_errors=True)
         unfinished.rename(target)
     finally:
+        files.close()
         shutil.rmtree(unfinished, ignore_errors=True)

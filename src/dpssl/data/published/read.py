@@ -5,6 +5,7 @@ names (catalog.py). A file NAME.npz in one of these folders comes first; it is n
 """
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,11 @@ def _names(published: PublishedSet) -> list[str]:
 
 
 def read_published(found: FoundFiles) -> Dataset:
+    with closing(found.files):
+        return _read(found)
+
+
+def _read(found: FoundFiles) -> Dataset:
     name, files, layout = found.published.name, found.files, found.layout
     n_classes = len(found.published.class_names)
     folds: Folds = ()

@@ -1,0 +1,31 @@
+"""`dpssl data fetch`: a published set into a data folder."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from dpssl.commands.command import Command
+from dpssl.data.published.catalog import PUBLISHED
+
+
+def run_fetch(chosen: dict[str, Any]) -> int:
+    from dpssl.data.published.fetch import default_folder, fetch_published
+    from dpssl.data.published.read import data_folders
+
+    to = Path(chosen["to"]).expanduser() if chosen["to"] else default_folder()
+    folder = fetch_published(chosen["name"], to, chosen["mirror"], lambda line: print(line, file=sys.stderr))
+    found = any(to.resolve() == place.resolve() for place in data_folders())
+    print(folder if found else f"{folder}\nset DPSSL_DATA={to} for --data {chosen['name']} to find it")
+    return 0
+
+
+def _add_fetch(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="NAME", help=f"one of {', '.join(PUBLISHED)}")
+    command.add_argument("--to", default="", help="data folder; default: DPSSL_DATA where set, else ~/.cache/dpssl")
+    command.add_argument(
+        "--mirror", default="", help="address of a folder with the same files, instead of the authors'"
+    )
+
+
+FETCH = Command("fetch", "download a published set, checked against its checksum", _add_fetch, run_fetch)
