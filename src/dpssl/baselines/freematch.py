@@ -18,16 +18,11 @@ from torch.nn import functional as F
 from dpssl.baselines.system import Batch, Learner, MethodSettings, System, Task
 from dpssl.config import option
 from dpssl.training.fixmatch import fixmatch_loss
+from dpssl.training.self_adaptive import SelfAdaptive
 from dpssl.training.step import LossAndMetrics
-
-TINY = 1e-12
 
 
 class FreeMatch(System):
-    threshold: Tensor
-    mean_prediction: Tensor
-    label_histogram: Tensor
-
     @dataclass(frozen=True)
     class Settings(MethodSettings):
         decay: float = option(0.999, "of the running threshold, mean prediction and label histogram", least=0, most=1)
@@ -37,10 +32,7 @@ class FreeMatch(System):
     def __init__(self, settings: "FreeMatch.Settings", task: Task) -> None:
         super().__init__(settings, task)
         self.settings = settings
-        uniform = torch.full((task.n_classes,), 1 / task.n_classes)
-        self.register_buffer("threshold", uniform[0].clone())
-        self.register_buffer("mean_prediction", uniform.clone())
-        self.register_buffer("label_histogram", uniform.clone())
+        self.adaptive = SelfAdaptive(task.n_classes, settings.decay)
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         labeled, weak, strong = learner.logits(
@@ -48,9 +40,9 @@ class FreeMatch(System):
         )
         supervised = F.cross_entropy(labeled, batch.labels)
         targets = torch.softmax(weak.detach(), -1)
-        self.adapt(targets)
-        unsupervised, sure = fixmatch_loss(targets, strong, self.thresholds()[targets.argmax(-1)])
-        fairness = fairness_loss(strong, sure, self.mean_prediction, self.label_histogram)
+        self.adaptive.adapt(targets)
+        unsupervised, sure = fixmatch_loss(targets, strong, self.adaptive.thresholds()[targets.argmax(-1)])
+        fairness = self.adaptive.fairness_loss(torch.softmax(strong, -1), sure)
         settings = self.settings
         loss = supervised + settings.unlabeled_weight * unsupervised.mean() + settings.fairness_weight * fairness
         return loss, {
@@ -60,48 +52,5 @@ class FreeMatch(System):
             "pseudo_label_rate": sure.float().mean(),
         }
 
-    @torch.no_grad()
-    def adapt(self, probabilities: Tensor) -> None:
-        """Eq. 5, 6 and the histogram of Eq. 9, from the weak views' probabilities (B, C)."""
-        confidence, labels = probabilities.max(-1)
-        share = 1 - self.settings.decay
-        self.threshold.lerp_(confidence.mean(), share)
-        self.mean_prediction.lerp_(probabilities.mean(0), share)
-        self.label_histogram.lerp_(class_shares(labels, torch.ones_like(confidence), self.task.n_classes), share)
-
-    def thresholds(self) -> Tensor:
-        """τ(c), (C,)."""
-        return self.threshold * self.mean_prediction / self.mean_prediction.max()
-
     def trusts(self, probabilities: Tensor) -> Tensor:
-        confidence, label = probabilities.max(-1)
-        return confidence >= self.thresholds()[label]
-
-
-def fairness_loss(strong_logits: Tensor, sure: Tensor, mean_prediction: Tensor, label_histogram: Tensor) -> Tensor:
-    """L_f (Eq. 11) of strong logits (B, C), of which the rows `sure` (B,) count; 0 where none does.
-
-    Minimising -H(target, ours) drives predictions apart where one class takes too much. A class of which the
-    histogram is empty is left out of its ratio, as in the authors' code.
-    """
-    probabilities = torch.softmax(strong_logits, -1)
-    weight = sure.to(probabilities)
-    mean = (probabilities * weight[:, None]).sum(0) / weight.sum().clamp_min(1)
-    ours = sum_normalized(ratio(mean, class_shares(probabilities.argmax(-1), weight, len(mean))))
-    target = sum_normalized(ratio(mean_prediction, label_histogram))
-    return (target * (ours + TINY).log()).sum() * sure.any()
-
-
-def class_shares(labels: Tensor, weight: Tensor, n_classes: int) -> Tensor:
-    """Histogram (C,) of labels (B,), each counted by its weight (B,), as shares."""
-    counts = torch.zeros(n_classes, device=weight.device, dtype=weight.dtype)
-    return counts.scatter_add(0, labels, weight) / weight.sum().clamp_min(1)
-
-
-def ratio(x: Tensor, by: Tensor) -> Tensor:
-    """x / by, and 0 where `by` is 0."""
-    return torch.where(by > 0, x / by.clamp_min(TINY), 0.0)
-
-
-def sum_normalized(x: Tensor) -> Tensor:
-    return x / x.sum().clamp_min(TINY)
+        return self.adaptive.trusts(probabilities)

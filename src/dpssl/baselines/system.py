@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from dpssl.config import Config, Section
-from dpssl.data.augment import strong_view, weak_view
+from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank
 from dpssl.nets.classifier import Classifier
 from dpssl.nets.pooling import average_pool
@@ -61,21 +61,20 @@ class Learner:
     def __init__(
         self,
         network: Classifier,
-        backbone: Callable[[Tensor], Tensor],
         averaged: Callable[[], dict[str, Tensor]],
         bank: ImageBank,
         config: Config,
         generator: torch.Generator,
     ) -> None:
         self.network, self.bank, self.config, self.generator = network, bank, config, generator
-        self._backbone = backbone  # the network's own, compiled where that was asked for
+        self._augment = Augmenter(config.augment, generator)
         self._averaged = averaged  # parameter names -> moving averages
 
     def weak(self, images: Tensor) -> Tensor:
-        return weak_view(images, self.config.augment, self.generator)
+        return self._augment.weak(images)
 
     def strong(self, images: Tensor) -> Tensor:
-        return strong_view(images, self.config.augment, self.generator)
+        return self._augment.strong(images)
 
     def inputs(self, images: Tensor) -> Tensor:
         """uint8 images -> normalised network input."""
@@ -96,7 +95,7 @@ class Learner:
 
     def features_of(self, inputs: Tensor) -> Tensor:
         with autocast(inputs.device, self.config.optim.precision):
-            return average_pool(self._backbone(inputs)).float()
+            return average_pool(self.network.backbone(inputs)).float()
 
     @torch.no_grad()
     def teacher_logits(self, images: Tensor) -> Tensor:

@@ -17,7 +17,6 @@ from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
-from dpssl.training.precision import maybe_compiled
 from dpssl.training.seeds import stream_seed
 from dpssl.training.stage import Stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
@@ -46,7 +45,6 @@ def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Conf
     draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
     learner = Learner(
         network,
-        maybe_compiled(network.backbone, device, config.optim.compile),
         lambda: optimizer.averaged(network),
         bank,
         config,

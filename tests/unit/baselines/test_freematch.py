@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 import torch
 
-from dpssl.baselines.freematch import fairness_loss
+from dpssl.training.self_adaptive import fairness_loss
 
 
 def test_estimates_start_at_one_over_c_and_follow_the_batch(make_system: Callable[..., Any]) -> None:
     """Eq. 5 and 6 of the paper, with m = .5: means of (.8, .6) = .7, of the rows, and of their argmax."""
     system = make_system("freematch", decay=0.5)
-    assert system.threshold.item() == pytest.approx(1 / 3)
-    system.adapt(torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2]]))
-    assert system.threshold.item() == pytest.approx(0.5 / 3 + 0.35)
-    assert system.mean_prediction.tolist() == pytest.approx([1 / 6 + 0.25, 1 / 6 + 0.175, 1 / 6 + 0.075])
-    assert system.label_histogram.tolist() == pytest.approx([1 / 6 + 0.25, 1 / 6 + 0.25, 1 / 6])
+    assert system.adaptive.threshold.item() == pytest.approx(1 / 3)
+    system.adaptive.adapt(torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2]]))
+    assert system.adaptive.threshold.item() == pytest.approx(0.5 / 3 + 0.35)
+    assert system.adaptive.mean_prediction.tolist() == pytest.approx([1 / 6 + 0.25, 1 / 6 + 0.175, 1 / 6 + 0.075])
+    assert system.adaptive.label_histogram.tolist() == pytest.approx([1 / 6 + 0.25, 1 / 6 + 0.25, 1 / 6])
     # Eq. 8: the likeliest class has the whole threshold, the others their share of it.
     top = 1 / 6 + 0.25
-    assert system.thresholds().tolist() == pytest.approx(
-        [system.threshold.item() * p / top for p in system.mean_prediction.tolist()]
+    assert system.adaptive.thresholds().tolist() == pytest.approx(
+        [system.adaptive.threshold.item() * p / top for p in system.adaptive.mean_prediction.tolist()]
     )
 
 
@@ -30,13 +30,13 @@ def test_fairness_loss_by_hand() -> None:
     # Ratios (.6, 1.8), normalised (.25, .75). Target: (.5, .5) / (.8, .2) = (.625, 2.5), normalised (.2, .8).
     rows = torch.tensor([[0.5001, 0.4999], [0.5001, 0.4999], [0.2, 0.8], [0.9, 0.1]])
     sure = torch.tensor([True, True, True, False])
-    loss = fairness_loss(rows.log(), sure, torch.tensor([0.5, 0.5]), torch.tensor([0.8, 0.2]))
+    loss = fairness_loss(rows, sure, torch.tensor([0.5, 0.5]), torch.tensor([0.8, 0.2]))
     assert loss.item() == pytest.approx(0.2 * math.log(0.25) + 0.8 * math.log(0.75), abs=1e-3)
 
 
 def test_fairness_is_nothing_where_no_row_is_sure() -> None:
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    loss = fairness_loss(logits, torch.zeros(4, dtype=torch.bool), torch.full((3,), 1 / 3), torch.full((3,), 1 / 3))
+    loss = fairness_loss(torch.softmax(logits, -1), torch.zeros(4, dtype=torch.bool), torch.full((3,), 1 / 3), torch.full((3,), 1 / 3))
     (gradient,) = torch.autograd.grad(loss, logits)
     assert loss.item() == 0
     assert gradient.abs().max() == 0
@@ -49,7 +49,7 @@ def test_fixed_threshold_and_no_fairness_is_fixmatch(
     logits = [3 * torch.randn(n, 3, generator=generator) for n in (4, 30, 30)]
     batch = make_batch(labels=[0, 1, 2, 0], n_unlabeled=30)
     system = make_system("freematch", decay=1, fairness_weight=0)
-    system.threshold.fill_(0.8)
+    system.adaptive.threshold.fill_(0.8)
     loss, metrics = system.loss(batch, learner(*logits))
     expected, reference = make_system("fixmatch", threshold=0.8).loss(batch, learner(*logits))
     assert 0.1 < metrics["pseudo_label_rate"] < 0.9
@@ -62,7 +62,7 @@ def test_threshold_rises_as_the_network_grows_surer(make_system: Callable[..., A
     system = make_system("freematch", decay=0.9)
     seen = []
     for sharpness in (0, 1, 2, 4, 8):
-        system.adapt(torch.softmax(sharpness * torch.eye(3), -1))
-        seen.append(system.threshold.item())
+        system.adaptive.adapt(torch.softmax(sharpness * torch.eye(3), -1))
+        seen.append(system.adaptive.threshold.item())
     assert seen == sorted(seen)
     assert seen[0] == pytest.approx(1 / 3)

@@ -1,0 +1,81 @@
+"""FreeMatch's thresholds and class balance, which training itself estimates (Wang et al., ICLR 2023).
+
+    τ  <- m τ  + (1-m) mean max q           p̃ <- m p̃ + (1-m) mean q           h̃ <- m h̃ + (1-m) Hist(argmax q)
+    τ(c) = τ p̃(c) / max p̃                                                        (Eq. 5-8; all three start at 1/C)
+    L_f = -H(SumNorm(p̃ / h̃), SumNorm(p̄ / h̄))                                      (Eq. 9-11)
+
+q are the probabilities of the weak views; p̄ and h̄ are mean and histogram of the strong views' probabilities that pass
+the threshold.
+"""
+
+import torch
+from torch import Tensor, nn
+
+TINY = 1e-12
+
+
+class SelfAdaptive(nn.Module):
+    """τ, p̃ and h̃ of C classes with decay m, as buffers changed in place."""
+
+    threshold: Tensor
+    mean_prediction: Tensor
+    label_histogram: Tensor
+
+    def __init__(self, n_classes: int, decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        uniform = torch.full((n_classes,), 1 / n_classes)
+        self.register_buffer("threshold", uniform[0].clone())
+        self.register_buffer("mean_prediction", uniform.clone())
+        self.register_buffer("label_histogram", uniform.clone())
+
+    @torch.no_grad()
+    def adapt(self, probabilities: Tensor) -> None:
+        """Eq. 5, 6 and the histogram of Eq. 9, from the weak views' probabilities (B, C)."""
+        confidence, labels = probabilities.max(-1)
+        share = 1 - self.decay
+        self.threshold.lerp_(confidence.mean(), share)
+        self.mean_prediction.lerp_(probabilities.mean(0), share)
+        shares = class_shares(labels, torch.ones_like(confidence), len(self.label_histogram))
+        self.label_histogram.lerp_(shares, share)
+
+    def thresholds(self) -> Tensor:
+        """τ(c), (C,)."""
+        return self.threshold * self.mean_prediction / self.mean_prediction.max()
+
+    def trusts(self, probabilities: Tensor) -> Tensor:
+        """Which rows of (B, C) pass the threshold of their most probable class, (B,)."""
+        confidence, label = probabilities.max(-1)
+        return confidence >= self.thresholds()[label]
+
+    def fairness_loss(self, strong_probabilities: Tensor, sure: Tensor) -> Tensor:
+        """L_f of the strong views' probabilities (B, C), of which the rows `sure` (B,) count."""
+        return fairness_loss(strong_probabilities, sure, self.mean_prediction, self.label_histogram)
+
+
+def fairness_loss(probabilities: Tensor, sure: Tensor, mean_prediction: Tensor, label_histogram: Tensor) -> Tensor:
+    """L_f (Eq. 11) of the strong views' probabilities (B, C), of which the rows `sure` (B,) count; 0 where none does.
+
+    Minimising -H(target, ours) drives predictions apart where one class takes too much. A class of which the
+    histogram is empty is left out of its ratio, as in the authors' code.
+    """
+    weight = sure.to(probabilities)
+    mean = (probabilities * weight[:, None]).sum(0) / weight.sum().clamp_min(1)
+    ours = sum_normalized(ratio(mean, class_shares(probabilities.argmax(-1), weight, len(mean))))
+    target = sum_normalized(ratio(mean_prediction, label_histogram))
+    return (target * (ours + TINY).log()).sum() * sure.any()
+
+
+def class_shares(labels: Tensor, weight: Tensor, n_classes: int) -> Tensor:
+    """Histogram (C,) of labels (B,), each counted by its weight (B,), as shares."""
+    counts = torch.zeros(n_classes, device=weight.device, dtype=weight.dtype)
+    return counts.scatter_add(0, labels, weight) / weight.sum().clamp_min(1)
+
+
+def ratio(x: Tensor, by: Tensor) -> Tensor:
+    """x / by, and 0 where `by` is 0."""
+    return torch.where(by > 0, x / by.clamp_min(TINY), 0.0)
+
+
+def sum_normalized(x: Tensor) -> Tensor:
+    return x / x.sum().clamp_min(TINY)
