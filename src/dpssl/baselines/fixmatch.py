@@ -28,11 +28,11 @@ class FixMatch(System):
         self.settings = settings
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
-        labeled, weak, strong = learner.logits(
-            learner.weak(batch.labeled), learner.weak(batch.unlabeled), learner.strong(batch.unlabeled)
+        labeled, strong, weak = learner.logits(
+            learner.weak(batch.labeled), learner.strong(batch.unlabeled), learner.weak(batch.unlabeled), n_targets=1
         )
         supervised = F.cross_entropy(labeled, batch.labels)
-        unsupervised, sure = fixmatch_loss(torch.softmax(weak.detach(), -1), strong, self.settings.threshold)
+        unsupervised, sure = fixmatch_loss(torch.softmax(weak, -1), strong, self.settings.threshold)
         loss = supervised + self.settings.unlabeled_weight * unsupervised.mean()
         return loss, {
             "labeled_loss": supervised,

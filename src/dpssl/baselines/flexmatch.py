@@ -36,11 +36,11 @@ class FlexMatch(System):
         self.register_buffer("learnt_as", torch.full((task.n_images + 1,), task.n_classes))
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
-        labeled, weak, strong = learner.logits(
-            learner.weak(batch.labeled), learner.weak(batch.unlabeled), learner.strong(batch.unlabeled)
+        labeled, strong, weak = learner.logits(
+            learner.weak(batch.labeled), learner.strong(batch.unlabeled), learner.weak(batch.unlabeled), n_targets=1
         )
         supervised = F.cross_entropy(labeled, batch.labels)
-        targets = torch.softmax(weak.detach(), -1)
+        targets = torch.softmax(weak, -1)
         unsupervised, sure = fixmatch_loss(targets, strong, self.thresholds()[targets.argmax(-1)])
         self.remember(batch.positions, targets)
         loss = supervised + self.settings.unlabeled_weight * unsupervised.mean()

@@ -35,11 +35,11 @@ class FreeMatch(System):
         self.adaptive = SelfAdaptive(task.n_classes, settings.decay)
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
-        labeled, weak, strong = learner.logits(
-            learner.weak(batch.labeled), learner.weak(batch.unlabeled), learner.strong(batch.unlabeled)
+        labeled, strong, weak = learner.logits(
+            learner.weak(batch.labeled), learner.strong(batch.unlabeled), learner.weak(batch.unlabeled), n_targets=1
         )
         supervised = F.cross_entropy(labeled, batch.labels)
-        targets = torch.softmax(weak.detach(), -1)
+        targets = torch.softmax(weak, -1)
         self.adaptive.adapt(targets)
         unsupervised, sure = fixmatch_loss(targets, strong, self.adaptive.thresholds()[targets.argmax(-1)])
         fairness = self.adaptive.fairness_loss(torch.softmax(strong, -1), sure)

@@ -16,9 +16,10 @@ from torch.func import functional_call
 from dpssl.config import Config, Section
 from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank
+from dpssl.nets.backbones import graded_features
 from dpssl.nets.classifier import Classifier
 from dpssl.nets.pooling import average_pool
-from dpssl.training.precision import autocast
+from dpssl.training.precision import autocast, compiles
 from dpssl.training.step import LossAndMetrics
 
 
@@ -67,8 +68,8 @@ class Learner:
         generator: torch.Generator,
     ) -> None:
         self.network, self.bank, self.config, self.generator = network, bank, config, generator
-        self._augment = Augmenter(config.augment, generator)
         self._averaged = averaged  # parameter names -> moving averages
+        self._augment = Augmenter(config.augment, generator, compiles(bank.images.device, config.optim.compile))
 
     def weak(self, images: Tensor) -> Tensor:
         return self._augment.weak(images)
@@ -80,22 +81,39 @@ class Learner:
         """uint8 images -> normalised network input."""
         return self.bank.network_input(images)
 
-    def logits(self, *views: Tensor) -> tuple[Tensor, ...]:
-        """Logits (B, C) of each of several batches of uint8 images, from one forward pass."""
-        return self._split(self.logits_of(self.inputs(torch.cat(views))), views)
+    def logits(self, *views: Tensor, n_targets: int = 0) -> tuple[Tensor, ...]:
+        """Logits (B, C) of each of several batches of uint8 images, from one forward pass.
 
-    def logits_and_features(self, *views: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        The last `n_targets` batches only make targets: their logits carry no gradient, and with `--weak-gradient false`
+        their share in the batch statistics carries none either, which spares their backward pass.
+        """
+        logits, _ = self.logits_and_features(*views, n_targets=n_targets)
+        return logits
+
+    def logits_and_features(self, *views: Tensor, n_targets: int = 0) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Logits (B, C) and pooled features (B, D) of each batch, from one forward pass."""
-        features = self.features_of(self.inputs(torch.cat(views)))
-        return self._split(self._head(features), views), self._split(features, views)
+        sizes = [len(view) for view in views]
+        n_graded = sum(sizes[: len(sizes) - n_targets])
+        features = self.features_of(
+            self.inputs(torch.cat(views)), None if self.config.labeling.weak_gradient else n_graded
+        )
+        logits = self._head(features)
+
+        def of_each(rows: Tensor) -> tuple[Tensor, ...]:
+            parts = torch.split(rows, sizes)
+            return tuple(part if i < len(sizes) - n_targets else part.detach() for i, part in enumerate(parts))
+
+        return of_each(logits), of_each(features)
 
     def logits_of(self, inputs: Tensor) -> Tensor:
         """Logits (B, C) of normalised inputs, such as mixed-up ones."""
         return self._head(self.features_of(inputs))
 
-    def features_of(self, inputs: Tensor) -> Tensor:
+    def features_of(self, inputs: Tensor, n_graded: int | None = None) -> Tensor:
+        """Pooled features (B, D) of normalised inputs, of which the first `n_graded`, or all, carry a gradient."""
+        n_graded = len(inputs) if n_graded is None else n_graded
         with autocast(inputs.device, self.config.optim.precision):
-            return average_pool(self.network.backbone(inputs)).float()
+            return average_pool(graded_features(self.network.backbone, inputs, n_graded)).float()
 
     @torch.no_grad()
     def teacher_logits(self, images: Tensor) -> Tensor:
@@ -110,10 +128,6 @@ class Learner:
 
     def _head(self, features: Tensor) -> Tensor:
         return cast(Tensor, self.network.head(features))
-
-    @staticmethod
-    def _split(rows: Tensor, views: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return torch.split(rows, [len(view) for view in views])
 
 
 class System(nn.Module):

@@ -43,13 +43,7 @@ def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Conf
         config.optim.ema_decay,
     )
     draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
-    learner = Learner(
-        network,
-        lambda: optimizer.averaged(network),
-        bank,
-        config,
-        draws,
-    )
+    learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
 
     def compute() -> LossAndMetrics:
         return system.loss(draw_batch(bank, labeled, config, draws), learner)

@@ -32,8 +32,9 @@ class ChosenLogits:
         self.asked.append("strong")
         return images
 
-    def logits(self, *views: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.given.pop(0) for _ in views)
+    def logits(self, *views: Tensor, n_targets: int = 0) -> tuple[Tensor, ...]:
+        rows = [self.given.pop(0) for _ in views]
+        return (*rows[: len(rows) - n_targets], *(row.detach() for row in rows[len(rows) - n_targets :]))
 
 
 @pytest.fixture

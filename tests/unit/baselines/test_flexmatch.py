@@ -57,6 +57,6 @@ def test_a_class_nobody_has_learnt_passes_at_any_confidence(
     """The direction of the paper's claim: classes that are hard to learn get lower thresholds."""
     system = make_system("flexmatch", task={"n_images": 4})
     system.learnt_as[:4] = torch.tensor([0, 0, 0, 0])
-    logits = [torch.zeros(1, 3), torch.tensor([[math.log(4), 0, 0], [0, math.log(4), 0]]), torch.zeros(2, 3)]
+    logits = [torch.zeros(1, 3), torch.zeros(2, 3), torch.tensor([[math.log(4), 0, 0], [0, math.log(4), 0]])]
     _, metrics = system.loss(make_batch(n_unlabeled=2), learner(*logits))
     assert metrics["pseudo_label_rate"] == 0.5  # class 1 at 2/3 passes, class 0 at 2/3 does not
