@@ -175,6 +175,17 @@ class LabelingConfig(Section):
     )
     min_specialists: int = option(1, "a class with fewer gets the LFs that win it most often", least=0)
     confidence_threshold: float = option(0.95, "pseudo-labels below this are not trained on, epsilon", least=0, most=1)
+    pseudo_labels: str = option(
+        "own",
+        "an unlabelled image's label for an LF: its own sure prediction (Eq. 6), or the LFs' consensus",
+        choices=("own", "consensus"),
+    )
+    adaptive_threshold: bool = option(
+        False, "with a consensus: FreeMatch's self-adaptive threshold in place of the fixed one"
+    )
+    fairness_weight: float = option(
+        0.0, "with an adaptive threshold: weight of FreeMatch's fairness loss on the consensus", least=0
+    )
     abstain_view: str = option(
         "strong", "view the abstain pseudo-label is learnt on; Eq. 6 prints weak", choices=("strong", "weak")
     )
@@ -206,6 +217,13 @@ class LabelingConfig(Section):
     batch_size: int = option(64, "labelled images a step", least=1)
     unlabeled_ratio: int = option(7, "unlabelled images a step, per labelled one", least=1)
     window: int = option(50, "steps of the second phase and of step 3 between two log lines", least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adaptive_threshold and self.pseudo_labels != "consensus":
+            raise InputError("--adaptive-threshold: only with --pseudo-labels consensus")
+        if self.fairness_weight and not self.adaptive_threshold:
+            raise InputError(f"--fairness-weight {self.fairness_weight}: only with --adaptive-threshold true")
 
 
 @dataclass(frozen=True)

@@ -101,3 +101,23 @@ def claimed_elsewhere(probabilities: Tensor, specialties: Tensor, least_claim: f
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """H of (…, C) logits and (…) class targets, without reduction."""
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none").view(targets.shape)
+
+
+def consensus(probabilities: Tensor, specialties: Tensor) -> Tensor:
+    """What the LFs together make of each image (B, C): every class's mean p̄_k over its specialists, normalised.
+
+    `probabilities` are p̄_k (B, K, C + 1). Dividing by the number of specialists keeps a class with many of them from
+    winning by their number; a class without any gets 0.
+    """
+    n_classes = specialties.shape[1]
+    claims = (probabilities[..., :n_classes] * specialties).sum(1) / specialties.sum(0).clamp_min(1)  # (B, C)
+    return claims / claims.sum(-1, keepdim=True).clamp_min(1e-12)
+
+
+def consensus_loss(strong_logits: Tensor, labels: Tensor, sure: Tensor, specialties: Tensor) -> Tensor:
+    """Eq. 5 on the strong view with pseudo-labels (B,) of the consensus where `sure` (B,): the loss (B,).
+
+    Deviation: Eq. 6 lets each LF learn from its own prediction, abstention included, which then feeds itself. Here an
+    LF learns to abstain from an image because the LFs together place it in a class outside tau_k.
+    """
+    return labeled_loss(strong_logits, labels, specialties) * sure

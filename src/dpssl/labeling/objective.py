@@ -8,10 +8,20 @@ import torch
 from torch import Tensor, nn
 
 from dpssl.config import LabelingConfig
-from dpssl.labeling.losses import claimed_elsewhere, labeled_loss, mcl_loss, unlabeled_loss
+from dpssl.labeling.losses import (
+    claimed_elsewhere,
+    consensus,
+    consensus_loss,
+    labeled_loss,
+    mcl_loss,
+    unlabeled_loss,
+)
 from dpssl.labeling.specialties import WinnerCount
 from dpssl.nets.lf_heads import LFNetwork
+from dpssl.training.self_adaptive import SelfAdaptive
 from dpssl.training.step import LossAndMetrics
+
+ADAPTIVE_DECAY = 0.999  # FreeMatch's
 
 
 class MultipleChoice(nn.Module):
@@ -42,21 +52,28 @@ class SemiSupervised(nn.Module):
         self.register_buffer("prior", outcome_prior(network.specialties, class_balance, network.abstains))
         self.register_buffer("steps_seen", torch.zeros(()))
         self.register_buffer("mean_prediction", self.get_buffer("prior").clone())
+        self.adaptive = SelfAdaptive(network.n_classes, ADAPTIVE_DECAY)
 
     def loss(
         self, labeled_logits: Tensor, labels: Tensor, weak_logits: Tensor, strong_logits: Tensor
     ) -> LossAndMetrics:
         """Masked logits of p̄_k, (B, K, C + 1), for labelled weak, unlabelled weak and unlabelled strong views."""
         settings = self.settings
-        specialties = self.get_buffer("specialties")
-        supervised = labeled_loss(labeled_logits, labels, specialties).mean()
-        targets = torch.softmax(weak_logits.detach(), -1)
+        supervised = labeled_loss(labeled_logits, labels, self.get_buffer("specialties")).mean()
+        learn = self._from_consensus if settings.pseudo_labels == "consensus" else self._from_own
+        unsupervised, metrics = learn(torch.softmax(weak_logits.detach(), -1), weak_logits, strong_logits)
+        loss = settings.labeled_weight * supervised + settings.unlabeled_weight * self._warmed_up() * unsupervised
+        return loss, {"labeled_loss": supervised, "unlabeled_loss": unsupervised, **metrics}
+
+    def _from_own(self, targets: Tensor, weak_logits: Tensor, strong_logits: Tensor) -> LossAndMetrics:
+        """Eq. 6: every LF learns from its own sure predictions."""
+        settings, specialties = self.settings, self.get_buffer("specialties")
         if settings.alignment:
             targets = self._align(targets)
         may_abstain = None
         if settings.abstain_claim > 0:
             may_abstain = claimed_elsewhere(targets, specialties, settings.abstain_claim)
-        unsupervised, pseudo_labels, sure = unlabeled_loss(
+        loss, pseudo_labels, sure = unlabeled_loss(
             targets,
             weak_logits,
             strong_logits,
@@ -64,17 +81,35 @@ class SemiSupervised(nn.Module):
             settings.abstain_view,
             may_abstain,
         )
-        unlabeled_weight = settings.unlabeled_weight * self._warmed_up()
-        loss = settings.labeled_weight * supervised + unlabeled_weight * unsupervised.mean()
         speaks = pseudo_labels < specialties.shape[1]  # (B, K)
-        metrics = {
-            "labeled_loss": supervised,
-            "unlabeled_loss": unsupervised.mean(),
+        return loss.mean(), {
             "pseudo_label_rate": sure.float().mean(),
             "speak_rate": (sure & speaks).float().mean(),
             "coverage": speaks.any(1).float().mean(),
         }
-        return loss, metrics
+
+    def _from_consensus(self, targets: Tensor, weak_logits: Tensor, strong_logits: Tensor) -> LossAndMetrics:
+        """In place of Eq. 6: every LF learns from what all of them together are sure of."""
+        settings, specialties = self.settings, self.get_buffer("specialties")
+        if settings.alignment:
+            targets = self._align(targets)
+        joint = consensus(targets, specialties)  # (B, C)
+        confidence, pseudo_labels = joint.max(-1)
+        if settings.adaptive_threshold:
+            self.adaptive.adapt(joint)
+            sure = self.adaptive.trusts(joint)
+        else:
+            sure = confidence >= settings.confidence_threshold
+        loss = consensus_loss(strong_logits, pseudo_labels, sure, specialties).mean()
+        if settings.fairness_weight:
+            strong = consensus(torch.softmax(strong_logits, -1), specialties)
+            loss = loss + settings.fairness_weight * self.adaptive.fairness_loss(strong, sure)
+        speaks = targets.argmax(-1) < specialties.shape[1]  # (B, K)
+        return loss, {
+            "pseudo_label_rate": sure.float().mean(),
+            "speak_rate": (sure[:, None] & speaks).float().mean(),
+            "coverage": speaks.any(1).float().mean(),
+        }
 
     @torch.no_grad()
     def _warmed_up(self) -> Tensor | float:
