@@ -1,0 +1,164 @@
+"""Settings by name: from flags, to and from TOML, and from the presets.
+
+Values come from, in this order: the defaults of the sections, a preset, a `--config` file, flags.
+"""
+
+import dataclasses
+import tomllib
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from dpssl.config.sections import Config, flag
+from dpssl.errors import InputError
+
+SMALL_SIDE = 16  # pixels; a Wide ResNet-28 would leave nothing of a smaller image
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field as the command line and the documentation show it."""
+
+    section: str
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+    @property
+    def metavar(self) -> str:
+        """What the value is, for the command line's help."""
+        if isinstance(self.default, tuple):
+            return "VALUE"
+        return "{true,false}" if self.type is bool else self.type.__name__.upper()
+
+    def parse(self, value: Any) -> Any:
+        """`value` (from TOML or the command line) as this field's type, or an error that names the flag."""
+        if self.default == () and not value:  # a list that may be empty
+            return ()
+        try:
+            return convert(value, self.type)
+        except ValueError as problem:
+            raise InputError(f"{flag(self.name)}: {problem}") from None
+
+
+def options() -> Iterator[Option]:
+    """Every field of every section, in order."""
+    for section in dataclasses.fields(Config):
+        section_type = get_type_hints(Config)[section.name]
+        types_of = get_type_hints(section_type)
+        for item in dataclasses.fields(section_type):
+            yield Option(section.name, item.name, types_of[item.name], item.default, item.metadata["help"])
+
+
+def with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    """`config` with the named fields replaced; unknown names and wrong types are errors."""
+    known = {entry.name: entry for entry in options()}
+    for name, value in values.items():
+        if name not in known:
+            raise InputError(f"unknown setting {name!r}; `dpssl run --help` lists all of them")
+        entry = known[name]
+        section = dataclasses.replace(getattr(config, entry.section), **{name: entry.parse(value)})
+        config = dataclasses.replace(config, **{entry.section: section})
+    return config
+
+
+def to_toml(config: Config) -> str:
+    """The whole configuration as TOML, a table a section, with each field's help behind it."""
+    lines: list[str] = []
+    section = ""
+    for entry in options():
+        if entry.section != section:
+            section = entry.section
+            lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
+        value = getattr(getattr(config, section), entry.name)
+        lines.append(f"{entry.name} = {_toml_value(value)}  # {entry.help}")
+    return "\n".join(lines) + "\n"
+
+
+def from_toml(text: str, base: Config | None = None, source: str = "config") -> Config:
+    """`base` (default: the defaults) with what the TOML text names; keys may stand in their section or at the top."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise InputError(f"{source} is not valid TOML: {problem}") from None
+    sections = {entry.section for entry in options()}
+    values: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            if key in sections:
+                values.update(value)
+            elif key != "environment":  # what the run folder notes about versions and device is not a setting
+                raise InputError(f"{source}: unknown section [{key}]; the sections are {', '.join(sorted(sections))}")
+        else:
+            values[key] = value
+    try:
+        return with_values(base or Config(), values)
+    except InputError as problem:
+        raise InputError(f"{source}: {problem}") from None
+
+
+def preset_names() -> list[str]:
+    """Names that `--preset` takes."""
+    folder = resources.files("dpssl") / "presets"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_preset(name: str, base: Config | None = None) -> Config:
+    if name not in preset_names():
+        raise InputError(f"--preset {name!r} is unknown; choose one of {', '.join(preset_names())}")
+    text = (resources.files("dpssl") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
+    return from_toml(text, base, f"preset {name}")
+
+
+def default_preset(data: str, image_side: int | None = None) -> str | None:
+    """The preset for data without one: that of its own name, or for small images (`image_side` pixels) digits'."""
+    if data in preset_names():
+        return data
+    return "digits" if image_side is not None and image_side <= SMALL_SIDE else None
+
+
+def load_config_file(path: str | Path, base: Config | None = None) -> Config:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"--config {path}: cannot be read ({problem})") from None
+    return from_toml(text, base, str(path))
+
+
+def convert(value: Any, wanted: Any) -> Any:
+    """`value` (from TOML or the command line) as the type `wanted`; ValueError where it cannot be."""
+    if get_origin(wanted) in (tuple, types.GenericAlias):
+        item_type = get_args(wanted)[0]
+        items = value.replace(",", " ").split() if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError(f"expected a list, got {value!r}")
+        if not items:
+            raise ValueError("expected at least one value")
+        return tuple(convert(item, item_type) for item in items)
+    if wanted is bool:
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        raise ValueError(f"expected true or false, got {value!r}")
+    if isinstance(value, bool | list | dict) or (wanted is int and isinstance(value, float) and not value.is_integer()):
+        raise ValueError(f"expected {wanted.__name__}, got {value!r}")
+    try:
+        return wanted(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"expected {wanted.__name__}, got {value!r}") from None
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    return repr(value)
