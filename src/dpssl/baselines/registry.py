@@ -9,14 +9,24 @@ from dpssl.baselines.fixmatch import FixMatch
 from dpssl.baselines.flexmatch import FlexMatch
 from dpssl.baselines.freematch import FreeMatch
 from dpssl.baselines.fully_supervised import FullySupervised
+from dpssl.baselines.mean_teacher import MeanTeacher
+from dpssl.baselines.mixmatch import MixMatch
+from dpssl.baselines.pi_model import PiModel
+from dpssl.baselines.pseudo_label import PseudoLabel
 from dpssl.baselines.supervised import Supervised
 from dpssl.baselines.system import MethodSettings, System
+from dpssl.baselines.uda import UDA
 from dpssl.config import convert
 from dpssl.errors import InputError
 
 SYSTEMS: dict[str, type[System]] = {
     "supervised": Supervised,
     "fully-supervised": FullySupervised,
+    "pi-model": PiModel,
+    "pseudo-label": PseudoLabel,
+    "mean-teacher": MeanTeacher,
+    "mixmatch": MixMatch,
+    "uda": UDA,
     "fixmatch": FixMatch,
     "flexmatch": FlexMatch,
     "freematch": FreeMatch,

@@ -115,16 +115,21 @@ class Learner:
         with autocast(inputs.device, self.config.optim.precision):
             return average_pool(graded_features(self.network.backbone, inputs, n_graded)).float()
 
-    @torch.no_grad()
     def teacher_logits(self, images: Tensor) -> Tensor:
-        """Logits (B, C) of uint8 images by the averaged weights, with the batch's own normalisation statistics.
+        """Logits (B, C) of uint8 images by the averaged weights, without a gradient."""
+        return self._aside(images, self._averaged())
 
-        The network's running statistics are lent as copies: the teacher's pass does not count twice in them.
-        """
+    def guess_logits(self, images: Tensor) -> Tensor:
+        """Logits (B, C) of uint8 images by the weights as they are, without a gradient, in a pass of its own."""
+        return self._aside(images, {})
+
+    @torch.no_grad()
+    def _aside(self, images: Tensor, weights: dict[str, Tensor]) -> Tensor:
+        """A pass in training mode that leaves no trace: running statistics are lent as copies, so none counts twice."""
         lent = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         inputs = self.inputs(images)
         with autocast(inputs.device, self.config.optim.precision):
-            return cast(Tensor, functional_call(self.network, {**self._averaged(), **lent}, (inputs,)))
+            return cast(Tensor, functional_call(self.network, {**weights, **lent}, (inputs,)))
 
     def _head(self, features: Tensor) -> Tensor:
         return cast(Tensor, self.network.head(features))

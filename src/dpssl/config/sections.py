@@ -33,6 +33,11 @@ FROM_CACHE = "cache"  # a value of --backbone-weights
 DP_SSL = "dp-ssl"
 METHODS = (
     DP_SSL,
+    "pi-model",
+    "pseudo-label",
+    "mean-teacher",
+    "mixmatch",
+    "uda",
     "fixmatch",
     "flexmatch",
     "freematch",

@@ -23,6 +23,7 @@ class ChosenLogits:
 
     def __init__(self, *logits: Tensor) -> None:
         self.given, self.asked = list(logits), []
+        self.generator = torch.Generator().manual_seed(0)
 
     def weak(self, images: Tensor) -> Tensor:
         self.asked.append("weak")
@@ -35,6 +36,14 @@ class ChosenLogits:
     def logits(self, *views: Tensor, n_targets: int = 0) -> tuple[Tensor, ...]:
         rows = [self.given.pop(0) for _ in views]
         return (*rows[: len(rows) - n_targets], *(row.detach() for row in rows[len(rows) - n_targets :]))
+
+    def inputs(self, images: Tensor) -> Tensor:
+        return images.float()
+
+    def logits_of(self, inputs: Tensor) -> Tensor:
+        return self.given.pop(0)
+
+    teacher_logits = guess_logits = logits_of
 
 
 @pytest.fixture

@@ -36,7 +36,9 @@ def test_fairness_loss_by_hand() -> None:
 
 def test_fairness_is_nothing_where_no_row_is_sure() -> None:
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    loss = fairness_loss(torch.softmax(logits, -1), torch.zeros(4, dtype=torch.bool), torch.full((3,), 1 / 3), torch.full((3,), 1 / 3))
+    loss = fairness_loss(
+        torch.softmax(logits, -1), torch.zeros(4, dtype=torch.bool), torch.full((3,), 1 / 3), torch.full((3,), 1 / 3)
+    )
     (gradient,) = torch.autograd.grad(loss, logits)
     assert loss.item() == 0
     assert gradient.abs().max() == 0

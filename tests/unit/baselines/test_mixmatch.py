@@ -1,0 +1,43 @@
+"""MixMatch: label guessing and both losses by hand, and the limit without mixup."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+
+def log(*probabilities: float) -> list[float]:
+    return [math.log(p) for p in probabilities]
+
+
+def test_guess_is_the_sharpened_mean_of_the_views(make_system: Callable[..., Any]) -> None:
+    # Views (.9, .1) and (.7, .3): mean (.8, .2), squared and normalised (16, 1) / 17 (Eq. 6 and 7).
+    views = torch.tensor([log(0.9, 0.1), log(0.5, 0.5), log(0.7, 0.3), log(0.5, 0.5)])  # two images, view after view
+    guess = make_system("mixmatch", task={"n_classes": 2}).guess(views)
+    assert guess.tolist()[0] == pytest.approx([16 / 17, 1 / 17])
+    assert guess.tolist()[1] == pytest.approx([0.5, 0.5])
+
+
+def test_losses_by_hand_where_nothing_is_mixed(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    """α = 0: cross-entropy on the labelled view, and (q - p)² of each of the K views with the guess of all."""
+    guesses = torch.tensor([log(0.9, 0.1), log(0.7, 0.3)])
+    after = torch.tensor([log(0.25, 0.75), log(0.5, 0.5), log(16 / 17, 1 / 17)])
+    system = make_system("mixmatch", alpha=0, ramp=0, task={"n_classes": 2})
+    chosen = learner(guesses, after)
+    loss, metrics = system.loss(make_batch(labels=[0], n_unlabeled=1), chosen)
+    expected = (16 / 17 - 0.5) ** 2 / 2  # of the first view; the second is as guessed
+    assert metrics["labeled_loss"].item() == pytest.approx(math.log(4))
+    assert metrics["unlabeled_loss"].item() == pytest.approx(expected, rel=1e-5)
+    assert loss.item() == pytest.approx(math.log(4) + 75 * expected, rel=1e-5)
+    assert chosen.asked == ["weak"] * 3
+
+
+def test_published_settings(make_system: Callable[..., Any]) -> None:
+    """Sec. 4.2 of the paper: T = .5, K = 2, α = .75, λ_u = 75 on CIFAR-10; the ramp is 16,384 of 2^20 steps."""
+    settings = make_system("mixmatch").settings
+    assert (settings.temperature, settings.n_views, settings.alpha, settings.unlabeled_weight) == (0.5, 2, 0.75, 75)
+    assert settings.ramp * 2**20 == 16384
