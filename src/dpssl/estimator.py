@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpssl.config import Config, default_preset, load_preset, options, with_values
 from dpssl.constants import UNLABELED
 from dpssl.data.batches import ImageBank
+from dpssl.data.class_prior import class_prior
 from dpssl.data.table import as_uint8_images
 from dpssl.end_model.predict import predict_probabilities
 from dpssl.end_model.train import train_end_model
@@ -66,6 +67,7 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         check(self.config_)
         check_backbone(self.config_.backbone)
         n_classes, device = len(self.classes_), pick_device(self.device)
+        class_prior(self.config_.label_model.class_prior, given, n_classes)  # fails before the minutes of training
         labels = torch.from_numpy(given)
         bank = ImageBank.from_numpy(pixels, device)
         watch = Watch(progress=self.verbose)
@@ -75,8 +77,9 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         settings = self.config_.label_model
         confidence = confidence_for(settings.label_model, found.confidence) if settings.use_confidence else None
         self.votes_ = found.votes
+        balance = class_prior(settings.class_prior, given, n_classes)
         self.label_model_ = LabelModel(n_classes, settings.label_model).fit(
-            found.votes, given, confidence=confidence, specialties=found.specialties
+            found.votes, given, confidence, found.specialties, class_balance=balance
         )
         self.soft_labels_ = self.label_model_.predict_proba(found.votes, confidence)
         self.covered_ = covered(found.votes)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpssl.config import LabelModelConfig
 from dpssl.constants import UNLABELED
+from dpssl.data.class_prior import class_prior
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model import VARIANTS, LabelModel, VoteTable, confidence_for, covered, read_votes
 from dpssl.label_model.votes import chunks
@@ -36,11 +37,13 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
     ids = RowIds(source, table)
     y = _read_labels(labels, ids, table.class_names) if labels else None
     n_classes = _count_classes(source, table, y)
+    known = np.full(0, UNLABELED) if y is None else y
+    balance = class_prior(settings.class_prior, known, n_classes)
     confidence = confidence_for(variant, table.confidence) if settings.use_confidence else None
     folder = RunFolder.create(out)  # before the minutes that a fit may take
     model = LabelModel(n_classes, variant)
     try:
-        model.fit(table.votes, y, confidence=confidence, specialties=table.specialties)
+        model.fit(table.votes, y, confidence, table.specialties, class_balance=balance)
     except InputError as problem:
         raise InputError(f"{source}: {problem}") from None
     model.save(folder.path("label_model.safetensors"))

@@ -14,6 +14,7 @@ from dpssl.baselines.trainer import STAGE as STAGE_FIT
 from dpssl.baselines.trainer import train_baseline
 from dpssl.config import DP_SSL
 from dpssl.data.batches import ImageBank
+from dpssl.data.class_prior import class_prior
 from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
 from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
@@ -107,7 +108,8 @@ def resolve_votes(run: Run) -> None:
         watch.say(f"Step 2 of 3, label model: {settings.label_model}, {len(file.votes):,} images")
         model = LabelModel(run.dataset.n_classes, settings.label_model)
         confidence = confidence_for(settings.label_model, file.confidence) if settings.use_confidence else None
-        model.fit(file.votes, run.split.given_labels, confidence=confidence, specialties=file.specialties)
+        balance = class_prior(settings.class_prior, run.split.given_labels, run.dataset.n_classes)
+        model.fit(file.votes, run.split.given_labels, confidence, file.specialties, class_balance=balance)
         soft_labels = model.predict_proba(file.votes, confidence)
         model.save(run.folder.path(LABEL_MODEL))
         run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, covered(file.votes))

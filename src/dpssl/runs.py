@@ -21,7 +21,9 @@ import torch
 from dpssl import __version__
 from dpssl.baselines.registry import method_settings
 from dpssl.config import DP_SSL, FROM_CACHE, Config, from_toml, options, to_toml, with_values
+from dpssl.data.class_prior import check_class_prior, class_prior
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
+from dpssl.data.label_choice import read_ids
 from dpssl.data.readers import load_dataset
 from dpssl.data.split import Split, make_split, split_from_json, split_to_json
 from dpssl.data.table import Dataset
@@ -103,6 +105,7 @@ def start_run(config: Config, out: str | None = None, *, progress: bool = True) 
     environment = _environment(config)
     everything = load_dataset(config.data.data, config.data.labels)
     dataset, split = _split(config, everything)
+    check_on_data(config, dataset, split)
     folder = RunFolder.create(out)
     run = Run(folder, config, dataset, split, environment, _lock(folder), progress)
     _write_config(run)  # first: a folder with a config can be resumed, everything else follows from it
@@ -148,7 +151,16 @@ def _write_config(run: Run) -> None:
 
 
 def _split(config: Config, dataset: Dataset) -> tuple[Dataset, Split]:
-    return make_split(dataset, config.data.n_labels, config.run.seed, config.data.test_fraction)
+    settings = config.data
+    return make_split(
+        dataset,
+        settings.n_labels,
+        config.run.seed,
+        settings.test_fraction,
+        labels_per_class=settings.labels_per_class,
+        fold=settings.fold,
+        labeled_ids=read_ids(settings.labeled_ids) if settings.labeled_ids else None,
+    )
 
 
 def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) -> Run:
@@ -244,6 +256,7 @@ def check(config: Config) -> None:
         build_network(config, n_classes=2, n_channels=1)
     if config.baseline.method != DP_SSL:
         method_settings(config.baseline.method, config.baseline.method_settings)
+    check_class_prior(config.label_model.class_prior)
     n_lfs, label_model = config.labeling.n_lfs, config.label_model.label_model
     if label_model not in VARIANTS:
         raise InputError(f"--label-model {label_model!r}: choose one of {', '.join(VARIANTS)}")
@@ -252,6 +265,11 @@ def check(config: Config) -> None:
             f"--n-lfs {n_lfs}: --label-model {label_model} solves triplets, which need 3 LFs or more; "
             "raise --n-lfs or choose --label-model majority"
         )
+
+
+def check_on_data(config: Config, dataset: Dataset, split: Split) -> None:
+    """What can be checked once the data are read."""
+    class_prior(config.label_model.class_prior, split.given_labels, dataset.n_classes)
 
 
 def _use_threads(config: Config) -> None:

@@ -37,6 +37,7 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
                 "leave the flag out, or start a new run with another --out"
             )
     runs.check(changed)  # before anything is removed
+    runs.check_on_data(changed, run.dataset, run.split)
     if command == "evaluate":
         runs.use_config(run, changed)
         return run
@@ -100,6 +101,8 @@ def _signals_stop(run: "Run") -> Iterator[list[int]]:
 
 
 def say_start(run: "Run") -> None:
+    from dpssl.data.split import labels_a_class
+
     dataset, split, shape = run.dataset, run.split, run.config.backbone
     height, width, n_channels = dataset.images.shape[1:]
     backbone = f"Wide ResNet-{shape.depth}-{shape.width}" if shape.backbone == WIDE_RESNET else shape.backbone
@@ -113,7 +116,8 @@ def say_start(run: "Run") -> None:
         )
     print(
         f"{dataset.name}: {len(dataset.images):,} images of {width}x{height}, {kind}, {dataset.n_classes} classes, "
-        f"{len(split.labeled)} of them labelled; {len(dataset.test_images):,} more for testing\n"
+        f"{len(split.labeled)} of them labelled, {labels_a_class(dataset, split)}; "
+        f"{len(dataset.test_images):,} more for testing\n"
         f"{backbone}, {work}\n"
         f"run folder: {run.folder.folder}",
         file=sys.stderr,

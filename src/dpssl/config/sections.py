@@ -93,6 +93,11 @@ class DataConfig(Section):
     data: str = option("digits", "digits, cifar10, svhn, or the path of an .npz file")
     labels: str = option("", "file with the labels you have, where the data does not hold them")
     n_labels: int = option(40, "labels to reveal of a benchmark set, balanced over the classes", least=1)
+    labels_per_class: int = option(
+        0, "labels to reveal of each class, in place of --n-labels; 0 = as --n-labels", least=0
+    )
+    labeled_ids: str = option("", "file with the ids to label, one a line, in place of a seeded choice")
+    fold: int = option(0, "choose the labels from this published fold (stl10: 1 to 10); 0 = from all images", least=0)
     test_fraction: float = option(0.2, "share of the images held out for testing, where the data has no test set")
 
 
@@ -213,6 +218,9 @@ class LabelingConfig(Section):
     steps: int = option(20000, "steps of the second phase", least=1)
     batch_size: int = option(64, "labelled images a step", least=1)
     unlabeled_ratio: int = option(7, "unlabelled images a step, per labelled one", least=1)
+    labeled_in_unlabeled: bool = option(
+        True, "draw labelled images as unlabelled ones too, as in FixMatch; also in step 3"
+    )
     window: int = option(50, "steps of the second phase and of step 3 between two log lines", least=1)
 
     def __post_init__(self) -> None:
@@ -229,6 +237,9 @@ class LabelModelConfig(Section):
 
     label_model: str = option("adaptive", "the model that resolves the votes; `majority` and `paper` among them")
     use_confidence: bool = option(True, "let the label model see how sure each LF was, where it can")
+    class_prior: str = option(
+        "estimated", "class shares, for alignment too: estimated, uniform, labels (those given), or numbers: 0.7,0.3"
+    )
 
 
 @dataclass(frozen=True)

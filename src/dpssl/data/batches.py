@@ -56,6 +56,12 @@ class LabeledImages:
         return cls(positions, given_labels[positions])
 
 
+def unlabeled_pool(given_labels: Tensor, with_labeled: bool) -> Tensor:
+    """Positions that unlabelled batches are drawn from: all, as in FixMatch, or those without a given label."""
+    wanted = torch.ones_like(given_labels, dtype=torch.bool) if with_labeled else given_labels < 0
+    return torch.nonzero(wanted).flatten()
+
+
 def channel_moments(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation (at least 1) of each channel of (n, H, W, channels) uint8, from its histogram.
 

@@ -1,10 +1,11 @@
 """Which images are labelled, which are to be labelled, which are held out: the content of `split.json`.
 
 `labeled` and `unlabeled` part the images of the dataset. As in FixMatch, training draws its unlabelled batches from all
-of them, labelled ones included; annotation metrics, though, count `unlabeled` alone: a given label is no annotation.
+of them, labelled ones included (`--labeled-in-unlabeled`); annotation metrics, though, count `unlabeled` alone: a given
+label is no annotation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl.constants import UNLABELED
+from dpssl.data.label_choice import reveal_ids, reveal_number
 from dpssl.data.table import Dataset, Ids, Labels
 from dpssl.errors import InputError
 
@@ -29,23 +31,36 @@ class Split:
     given_labels: Labels  # (n,) -1 for the unlabelled
 
 
-def make_split(dataset: Dataset, n_labels: int, seed: int, test_fraction: float = 0.2) -> tuple[Dataset, Split]:
+def make_split(
+    dataset: Dataset,
+    n_labels: int,
+    seed: int,
+    test_fraction: float = 0.2,
+    *,
+    labels_per_class: int = 0,
+    fold: int = 0,
+    labeled_ids: Sequence[str] | None = None,
+) -> tuple[Dataset, Split]:
     """Hold out a test set where the dataset has none, then choose the labels the run may see.
 
-    Labels the user gave are used as they are, and `n_labels` is ignored. Otherwise `n_labels` are revealed, the same
-    number in each class (the first classes take one more where it does not divide), from a shuffle per class by `seed`
-    as in FixMatch. The test set is stratified, from images whose truth is known and whose label nobody gave.
+    `labeled_ids` are labelled and no others. Otherwise labels the user gave are used as they are, and the numbers are
+    ignored. Otherwise `n_labels` are revealed, the same number in each class (the first classes take one more where it
+    does not divide), or `labels_per_class` in each, from a shuffle per class by `seed` as in FixMatch; where `fold` is
+    not 0, from that published fold alone. The test set is stratified, from images whose truth is known and whose label
+    the run does not see.
     """
     if not 0 < test_fraction < 1:
         raise InputError(f"--test-fraction {test_fraction}: must lie between 0 and 1, for example 0.2")
     if seed < 0:
         raise InputError(f"--seed {seed}: must be 0 or more")
     test_draws, label_draws = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
+    if labeled_ids is not None:
+        dataset = replace(dataset, given_labels=reveal_ids(dataset, labeled_ids))
     if len(dataset.test_images) == 0:
         dataset = _hold_out(dataset, _draw_test(dataset, test_fraction, test_draws))
     given = dataset.given_labels
     if not (given != UNLABELED).any():
-        given = _reveal_labels(dataset, n_labels, label_draws)
+        given = reveal_number(dataset, n_labels, labels_per_class, fold, label_draws)
     return _with_labels(dataset, given)
 
 
@@ -56,6 +71,16 @@ def every_known_label(dataset: Dataset, split: Split) -> Labels:
             f"--method fully-supervised: {dataset.name} holds the class of no unlabelled image; choose supervised"
         )
     return np.where(split.given_labels != UNLABELED, split.given_labels, dataset.truth)
+
+
+def labels_a_class(dataset: Dataset, split: Split) -> str:
+    """How many labels the classes have, as a person reads it: `4 a class`, or `2 (cat) to 9 (dog) a class`."""
+    counts = np.bincount(split.given_labels[split.labeled], minlength=dataset.n_classes)
+    fewest, most = int(counts.argmin()), int(counts.argmax())
+    if counts[fewest] == counts[most]:
+        return f"{counts[most]} a class"
+    names = dataset.class_names
+    return f"{counts[fewest]} ({names[fewest]}) to {counts[most]} ({names[most]}) a class"
 
 
 def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
@@ -128,27 +153,6 @@ def _draw_test(dataset: Dataset, test_fraction: float, draws: np.random.Generato
     )
 
 
-def _reveal_labels(dataset: Dataset, n_labels: int, draws: np.random.Generator) -> Labels:
-    per_class, remainder = divmod(n_labels, dataset.n_classes)
-    if per_class < 1:
-        missing = dataset.class_names[max(n_labels, 0)]
-        raise InputError(
-            f"--n-labels {n_labels}: {dataset.n_classes} classes need at least {dataset.n_classes} labels; "
-            f"{missing!r} would be a class without a labelled example"
-        )
-    given = np.full(len(dataset.images), UNLABELED, dtype=np.int64)
-    for label, class_name in enumerate(dataset.class_names):
-        wanted = per_class + (label < remainder)
-        members = draws.permutation(np.flatnonzero(dataset.truth == label))
-        if len(members) < wanted:
-            raise InputError(
-                f"--n-labels {n_labels}: asks for {wanted} labels of class {class_name!r}, which has "
-                f"{len(members)} images of known class; lower it"
-            )
-        given[members[:wanted]] = label
-    return given
-
-
 def _hold_out(dataset: Dataset, test: Positions) -> Dataset:
     """The dataset with the images at `test` moved to its test set."""
     if test.size == 0:  # indexing copies, and the images may be a memory map of more than fits
@@ -163,6 +167,7 @@ def _hold_out(dataset: Dataset, test: Positions) -> Dataset:
         test_images=dataset.images[test],
         test_ids=dataset.ids[test],
         test_truth=dataset.truth[test],
+        folds=tuple(np.flatnonzero(np.isin(kept, fold)) for fold in dataset.folds),
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dpssl.config import Config
 from dpssl.data.augment import Augmenter
-from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly, unlabeled_pool
 from dpssl.end_model.losses import labeled_risk, noise_aware_risk
 from dpssl.errors import InputError
 from dpssl.nets.backbones import build_backbone, start_backbone
@@ -58,7 +58,8 @@ def train_end_model(
     optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
     draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of step 3"))
     labeled = LabeledImages.of(given_labels.to(device))
-    usable = _usable_positions(covered, settings.end_uncovered).to(device)
+    pool = unlabeled_pool(given_labels, config.labeling.labeled_in_unlabeled)
+    usable = _usable_positions(covered, settings.end_uncovered, pool).to(device)
     targets = soft_labels.to(device, torch.float32)
     n_unlabeled = settings.end_batch_size * settings.end_unlabeled_ratio
     augment = Augmenter(config.augment, draws, compiles(device, config.optim.compile))
@@ -96,8 +97,9 @@ def train_end_model(
     return network.eval()
 
 
-def _usable_positions(covered: Tensor, uncovered: str) -> Tensor:
-    positions = torch.nonzero(covered if uncovered == "skip" else torch.ones_like(covered)).flatten()
+def _usable_positions(covered: Tensor, uncovered: str, pool: Tensor) -> Tensor:
+    """Those of `pool` whose soft labels are trained on."""
+    positions = pool[covered[pool]] if uncovered == "skip" else pool
     if len(positions) == 0:
         raise InputError(
             "no image has a vote, so there is nothing to train the end model on: "

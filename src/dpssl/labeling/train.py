@@ -14,7 +14,8 @@ from torch import Tensor
 
 from dpssl.config import Config, LabelingConfig
 from dpssl.data.augment import Augmenter, weak_view
-from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly, unlabeled_pool
+from dpssl.data.class_prior import class_prior, label_shares
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.specialties import has_converged, read_specialties
@@ -72,18 +73,29 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
     """Both phases. `given_labels` (n,) holds -1 for the unlabelled. Returns the network with its averaged weights."""
     settings = config.labeling
     network = start_network(config, n_classes, bank)
-    labeled = LabeledImages.of(given_labels.to(bank.images.device))
+    device = bank.images.device
+    labeled = LabeledImages.of(given_labels.to(device))
+    pool = unlabeled_pool(given_labels.to(device), settings.labeled_in_unlabeled)
+    balance = _balance(given_labels, n_classes, config, device)
     optimizer = FlatSGD(
         network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
     )
     generator = torch.Generator(bank.images.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
     network.train()
-    setup = _Setup(network, optimizer, generator, bank, labeled, config, watch)
+    setup = _Setup(network, optimizer, generator, bank, labeled, pool, balance, config, watch)
     if settings.mcl and not watch.has_checkpoint(STAGE_SSL):
         _run_multiple_choice(setup)
     _run_semi_supervised(setup)
     optimizer.use_average()
     return network.eval()
+
+
+def _balance(given_labels: Tensor, n_classes: int, config: Config, device: torch.device) -> Tensor:
+    """`--class-prior`; what the label model will estimate is not known yet, and the given labels stand in for it."""
+    labels = given_labels.cpu().numpy()
+    shares = class_prior(config.label_model.class_prior, labels, n_classes)
+    shares = label_shares(labels, n_classes) if shares is None else shares
+    return torch.tensor(shares, dtype=torch.float32, device=device)
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,8 @@ class _Setup:
     generator: torch.Generator  # of every draw
     bank: ImageBank
     labeled: LabeledImages
+    pool: Tensor  # positions that unlabelled images are drawn from
+    balance: Tensor  # (C,) class shares that predictions are aligned to
     config: Config
     watch: Watch
 
@@ -143,8 +157,7 @@ def _run_semi_supervised(setup: _Setup) -> None:
     settings, generator, device = config.labeling, setup.generator, bank.images.device
     n_labeled, n_unlabeled = settings.batch_size, settings.batch_size * settings.unlabeled_ratio
     network.gradient_scale = backbone_gradient_scale(settings)
-    balance = torch.bincount(labeled.labels, minlength=network.n_classes) / len(labeled.labels)
-    objective = SemiSupervised(network, settings, balance).to(device)
+    objective = SemiSupervised(network, settings, setup.balance).to(device)
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
     compiled = compiles(device, config.optim.compile)
     augment = Augmenter(config.augment, generator, compiled)
@@ -153,7 +166,7 @@ def _run_semi_supervised(setup: _Setup) -> None:
 
     def compute() -> LossAndMetrics:
         draw = draw_evenly(len(labeled.positions), n_labeled, generator)
-        unlabeled = bank.images[draw_any(len(bank), n_unlabeled, generator)]
+        unlabeled = bank.images[setup.pool[draw_any(len(setup.pool), n_unlabeled, generator)]]
         weak_views = augment.weak(torch.cat([bank.images[labeled.positions[draw]], unlabeled]))
         views = torch.cat([weak_views[:n_labeled], augment.strong(unlabeled), weak_views[n_labeled:]])
         with autocast(device, config.optim.precision):
