@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.baselines.system import Batch, Learner, System, Task
 from dpssl.config import Config
-from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly, unlabeled_pool
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
@@ -42,11 +42,12 @@ def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Conf
         config.optim.weight_decay,
         config.optim.ema_decay,
     )
+    pool = unlabeled_pool(labels.to(device), settings.labeled_in_unlabeled)
     draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
     learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
 
     def compute() -> LossAndMetrics:
-        return system.loss(draw_batch(bank, labeled, config, draws), learner)
+        return system.loss(draw_batch(bank, labeled, pool, config, draws), learner)
 
     stage = Stage(
         STAGE,
@@ -84,9 +85,9 @@ def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImage
     return network.to(device).train(), system.to(device).train()
 
 
-def draw_batch(bank: ImageBank, labeled: LabeledImages, config: Config, draws: torch.Generator) -> Batch:
-    """Labelled images as evenly as can be; unlabelled ones from all images, labelled ones included, as in FixMatch."""
+def draw_batch(bank: ImageBank, labeled: LabeledImages, pool: Tensor, config: Config, draws: torch.Generator) -> Batch:
+    """Labelled images as evenly as can be; unlabelled ones from the positions in `pool`."""
     settings = config.labeling
     draw = draw_evenly(len(labeled.positions), settings.batch_size, draws)
-    positions = draw_any(len(bank), settings.batch_size * settings.unlabeled_ratio, draws)
+    positions = pool[draw_any(len(pool), settings.batch_size * settings.unlabeled_ratio, draws)]
     return Batch(bank.images[labeled.positions[draw]], labeled.labels[draw], bank.images[positions], positions)

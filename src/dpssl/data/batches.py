@@ -57,8 +57,12 @@ class LabeledImages:
 
 
 def unlabeled_pool(given_labels: Tensor, with_labeled: bool) -> Tensor:
-    """Positions that unlabelled batches are drawn from: all, as in FixMatch, or those without a given label."""
-    wanted = torch.ones_like(given_labels, dtype=torch.bool) if with_labeled else given_labels < 0
+    """Positions that unlabelled batches are drawn from: all, as in FixMatch, or those without a given label.
+
+    All of them also where each has a label, as a fully supervised baseline sees them.
+    """
+    unlabeled = given_labels < 0
+    wanted = torch.ones_like(unlabeled) if with_labeled or not unlabeled.any() else unlabeled
     return torch.nonzero(wanted).flatten()
 
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly, unlabeled_pool
 
 
 @pytest.fixture
@@ -70,3 +70,10 @@ def test_any_draw_reaches_every_image() -> None:
     counts = torch.bincount(draw, minlength=10)
     assert len(counts) == 10
     assert counts.min() > 120  # 200 expected, standard deviation 13
+
+
+def test_unlabelled_images_are_drawn_from_all_or_from_those_without_a_label() -> None:
+    given_labels = torch.tensor([-1, 2, -1, 0])
+    assert unlabeled_pool(given_labels, with_labeled=True).tolist() == [0, 1, 2, 3]
+    assert unlabeled_pool(given_labels, with_labeled=False).tolist() == [0, 2]
+    assert unlabeled_pool(torch.tensor([1, 0]), with_labeled=False).tolist() == [0, 1]

@@ -1,14 +1,17 @@
 """The split: stratified test set, balanced labels, the user's own labels, and the way through split.json."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpssl.data.label_choice import read_ids
 from dpssl.data.readers import load_dataset
-from dpssl.data.split import Split, make_split, split_from_json, split_to_json
+from dpssl.data.split import Split, labels_a_class, make_split, split_from_json, split_to_json
 from dpssl.data.table import Dataset
 from dpssl.errors import InputError
 
@@ -154,3 +157,110 @@ def test_a_damaged_split_is_refused(change: dict[str, object]) -> None:
     whole = a_dataset([0, 1] * 10)
     with pytest.raises(InputError):
         split_from_json(whole, split_to_json(*make_split(whole, 4, seed=0)) | change)
+
+
+# Labels per class, from folds, by id
+
+
+def test_labels_per_class_is_that_many_of_each_whatever_the_balance() -> None:
+    truth = [0] * 60 + [1] * 12 + [2] * 6
+    dataset, split = make_split(a_dataset(truth, n_test=3), n_labels=999, seed=0, labels_per_class=3)
+    assert np.bincount(dataset.truth[split.labeled]).tolist() == [3, 3, 3]
+    with pytest.raises(InputError, match=r"--labels-per-class 7: asks for 7 labels of class 'class-2', which has 6"):
+        make_split(a_dataset(truth, n_test=3), 40, seed=0, labels_per_class=7)
+    even = make_split(a_dataset([0, 1, 2] * 10, n_test=3), n_labels=9, seed=4)
+    assert same(even, make_split(a_dataset([0, 1, 2] * 10, n_test=3), n_labels=1, seed=4, labels_per_class=3))
+
+
+def with_folds(truth: list[int], *folds: list[int], n_test: int = 2) -> Dataset:
+    return replace(a_dataset(truth, n_test=n_test), folds=tuple(np.array(fold) for fold in folds))
+
+
+def test_labels_come_from_the_fold() -> None:
+    whole = with_folds([0, 1] * 10 + [-1] * 30, [0, 1, 2, 3, 4], [10, 11, 12, 13])
+    _, split = make_split(whole, n_labels=4, seed=0, fold=1)
+    assert set(split.labeled) < {0, 1, 2, 3, 4}
+    assert len(split.labeled) == 4
+    for n_labels in (4, 5, 1000):  # all of it, be it balanced or not
+        dataset, split = make_split(whole, n_labels, seed=0, fold=2)
+        assert split.labeled.tolist() == [10, 11, 12, 13]
+        assert np.array_equal(split.given_labels[split.labeled], dataset.truth[split.labeled])
+
+
+def test_folds_stay_with_their_images_where_a_test_set_is_held_out() -> None:
+    whole = with_folds([0, 1] * 20, list(range(20, 40)), n_test=0)
+    dataset, _ = make_split(whole, n_labels=4, seed=0, fold=1)
+    assert set(dataset.images[dataset.folds[0]].ravel()) == set(range(20, 40)) - set(dataset.test_images.ravel())
+
+
+@pytest.mark.parametrize(
+    ("dataset", "fold", "message"),
+    [
+        (a_dataset([0, 1] * 5, n_test=1), 1, r"--fold 1: tiny has no published folds"),
+        (with_folds([0, 1] * 5, [0, 1]), 2, r"--fold 2: tiny has the folds 1 to 1"),
+        (with_folds([0, 1] * 5, [0, 2, 4, 6]), 1, r"--fold 1 --n-labels 3: asks for 1 labels of class 'class-1', .* 0"),
+    ],
+)
+def test_impossible_folds_say_why(dataset: Dataset, fold: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_split(dataset, 3, seed=0, fold=fold)
+
+
+def test_exactly_the_named_images_are_labelled() -> None:
+    whole = a_dataset([0, 1] * 10)
+    dataset, split = make_split(whole, 999, seed=0, test_fraction=0.4, labeled_ids=["id-7", "id-2", "id-4"])
+    assert dataset.ids[split.labeled].tolist() == ["id-2", "id-4", "id-7"]
+    assert split.given_labels[split.labeled].tolist() == [0, 0, 1]
+    assert not {"id-2", "id-4", "id-7"} & set(dataset.test_ids)
+
+
+def test_named_images_hide_the_other_labels_a_user_gave() -> None:
+    given_labels = [0, 1, 0, 1, 0, 1, -1, -1]
+    dataset, split = make_split(
+        a_dataset(given_labels, given_labels, n_test=1), 4, seed=0, labeled_ids=["id-0", "id-3"]
+    )
+    assert split.given_labels.tolist() == [0, -1, -1, 1, -1, -1, -1, -1]
+    assert dataset.truth.tolist() == given_labels
+
+
+def test_the_truth_of_other_images_does_not_touch_a_split_by_ids() -> None:
+    truth = np.array([0, 1, 2] * 8)
+    lies = np.where(np.isin(np.arange(24), [0, 1, 2]), truth, (truth + 1) % 3)
+    ids = ["id-0", "id-1", "id-2"]
+    honest, lying = (
+        make_split(a_dataset(labels.tolist(), n_test=2), 5, seed=3, labeled_ids=ids) for labels in (truth, lies)
+    )
+    assert split_to_json(*honest) == split_to_json(*lying)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["id-0", "id-99"], r"--labeled-ids: 'id-99' is no image of the data; the first image is 'id-0'"),
+        (["id-0", "test-1"], r"'test-1' is a test image"),
+        (["id-0", "id-1", "id-8"], r"the class of 'id-8' is not known"),
+        (["id-0", "id-2"], r"class 'class-1' is a class without a labelled example"),
+    ],
+)
+def test_ids_that_cannot_be_labelled_are_named(ids: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_split(a_dataset([0, 1] * 4 + [-1], n_test=2), 4, seed=0, labeled_ids=ids)
+
+
+def test_ids_are_read_one_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "ids.txt"
+    path.write_text("cat one.png\n\n  dog.png \r\nä\n", encoding="utf-8")
+    assert read_ids(str(path)) == ["cat one.png", "dog.png", "ä"]
+    for content, message in ((b"\n\n", "names no id"), (b"a\nb\na\n", "'a' stands there twice"), (b"\xff", "be read")):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=rf"--labeled-ids .*ids\.txt: .*{message}"):
+            read_ids(str(path))
+    with pytest.raises(InputError, match=r"none\.txt: cannot be read"):
+        read_ids(str(tmp_path / "none.txt"))
+
+
+def test_the_labels_a_class_has_are_said() -> None:
+    assert labels_a_class(*make_split(a_dataset([0, 1, 2] * 10), 6, seed=0)) == "2 a class"
+    given_labels = [0, 0, 0, 1, 2, 2, -1]
+    unbalanced = make_split(a_dataset(given_labels, given_labels), 4, seed=0)
+    assert labels_a_class(*unbalanced) == "1 (class-1) to 3 (class-0) a class"
