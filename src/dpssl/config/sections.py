@@ -129,11 +129,6 @@ class BackboneConfig(Section):
     strides: tuple[int, ...] = option((1, 2, 2), "stride of each stage", least=1)
     bn_momentum: float = option(0.001, "weight of the newest batch in the running statistics", least=0, most=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.backbone != WIDE_RESNET and self.backbone.removeprefix(TIMM_PREFIX) in ("", self.backbone):
-            raise InputError(f"--backbone {self.backbone!r}: choose {WIDE_RESNET} or {TIMM_PREFIX}NAME")
-
 
 @dataclass(frozen=True)
 class OptimConfig(Section):

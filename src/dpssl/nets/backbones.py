@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpssl.config import FROM_CACHE, TIMM_PREFIX, BackboneConfig
+from dpssl.config import FROM_CACHE, TIMM_PREFIX, WIDE_RESNET, BackboneConfig
 from dpssl.errors import InputError
 from dpssl.nets.wide_resnet import WideResNet, initialize
 
@@ -60,6 +60,8 @@ def build_backbone(shape: BackboneConfig, n_channels: int) -> nn.Module:
     if shape.backbone.startswith(TIMM_PREFIX):
         with torch.device("cpu"):  # also while shapes are checked on the meta device, where not every network can be
             return TimmBackbone(_timm_network(shape.backbone, n_channels), shape.bn_momentum)
+    if shape.backbone != WIDE_RESNET:
+        raise InputError(f"--backbone {shape.backbone!r}: choose {WIDE_RESNET} or {TIMM_PREFIX}NAME")
     return WideResNet(shape.depth, shape.width, shape.strides, n_channels, shape.bn_momentum)
 
 

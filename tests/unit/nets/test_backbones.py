@@ -62,10 +62,10 @@ def test_the_default_is_the_wide_resnet() -> None:
     assert isinstance(backbone, WideResNet)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "timm:", "timm", "wide_resnet"])
+@pytest.mark.parametrize("name", ["resnet18", "", "timm", "wide_resnet"])
 def test_a_name_of_neither_kind_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"--backbone '{name}': choose wide-resnet or timm:NAME"):
-        BackboneConfig(backbone=name)
+        build_backbone(BackboneConfig(backbone=name), 3)
 
 
 @pytest.mark.parametrize(
