@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import get_type_hints
 
 from dpssl.baselines.fixmatch import FixMatch
+from dpssl.baselines.fixmatch_cta import FixMatchCTA
 from dpssl.baselines.flexmatch import FlexMatch
 from dpssl.baselines.freematch import FreeMatch
 from dpssl.baselines.fully_supervised import FullySupervised
@@ -13,6 +14,7 @@ from dpssl.baselines.mean_teacher import MeanTeacher
 from dpssl.baselines.mixmatch import MixMatch
 from dpssl.baselines.pi_model import PiModel
 from dpssl.baselines.pseudo_label import PseudoLabel
+from dpssl.baselines.remixmatch import ReMixMatch
 from dpssl.baselines.supervised import Supervised
 from dpssl.baselines.system import MethodSettings, System
 from dpssl.baselines.uda import UDA
@@ -27,7 +29,9 @@ SYSTEMS: dict[str, type[System]] = {
     "mean-teacher": MeanTeacher,
     "mixmatch": MixMatch,
     "uda": UDA,
+    "remixmatch": ReMixMatch,
     "fixmatch": FixMatch,
+    "fixmatch-cta": FixMatchCTA,
     "flexmatch": FlexMatch,
     "freematch": FreeMatch,
 }

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from dpssl.config import Config, Section
+from dpssl.config import ALL_OPS, Config, Section
 from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank
 from dpssl.nets.backbones import graded_features
@@ -41,6 +41,9 @@ class Task:
     n_features: int  # D, of the classifier's pooled features
     n_steps: int
     class_balance: Tensor  # (C,) of the given labels
+    n_labeled: int
+    image_size: tuple[int, int]  # height, width
+    strong_ops: tuple[str, ...] = ALL_OPS  # that a strong view may use
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,9 @@ class Learner:
     def weak(self, images: Tensor) -> Tensor:
         return self._augment.weak(images)
 
-    def strong(self, images: Tensor) -> Tensor:
-        return self._augment.strong(images)
+    def strong(self, images: Tensor, turns: Tensor | None = None) -> Tensor:
+        """RandAugment's view, or with the operations that `turns` (dpssl.data.augment.StrongDraw) names."""
+        return self._augment.strong(images, turns)
 
     def inputs(self, images: Tensor) -> Tensor:
         """uint8 images -> normalised network input."""
@@ -97,7 +101,7 @@ class Learner:
         features = self.features_of(
             self.inputs(torch.cat(views)), None if self.config.labeling.weak_gradient else n_graded
         )
-        logits = self._head(features)
+        logits = self.head(features)
 
         def of_each(rows: Tensor) -> tuple[Tensor, ...]:
             parts = torch.split(rows, sizes)
@@ -107,7 +111,7 @@ class Learner:
 
     def logits_of(self, inputs: Tensor) -> Tensor:
         """Logits (B, C) of normalised inputs, such as mixed-up ones."""
-        return self._head(self.features_of(inputs))
+        return self.head(self.features_of(inputs))
 
     def features_of(self, inputs: Tensor, n_graded: int | None = None) -> Tensor:
         """Pooled features (B, D) of normalised inputs, of which the first `n_graded`, or all, carry a gradient."""
@@ -131,7 +135,8 @@ class Learner:
         with autocast(inputs.device, self.config.optim.precision):
             return cast(Tensor, functional_call(self.network, {**weights, **lent}, (inputs,)))
 
-    def _head(self, features: Tensor) -> Tensor:
+    def head(self, features: Tensor) -> Tensor:
+        """Logits (B, C) of pooled features (B, D)."""
         return cast(Tensor, self.network.head(features))
 
 

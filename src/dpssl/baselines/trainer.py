@@ -79,6 +79,9 @@ def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImage
         n_features=network.head.in_features,
         n_steps=config.labeling.steps,
         class_balance=torch.bincount(labeled.labels, minlength=n_classes).cpu() / len(labeled.labels),
+        n_labeled=len(labeled.labels),
+        image_size=(bank.images.shape[2], bank.images.shape[3]),
+        strong_ops=config.augment.strong_ops,
     )
     system = SYSTEMS[method](method_settings(method, config.baseline.method_settings), task)
     system.start(generator)

@@ -46,9 +46,10 @@ class Augmenter:
         apply = _compiled(apply_weak) if self.compiled else apply_weak
         return apply(images, draw_weak(images, self.settings, self.generator))
 
-    def strong(self, images: Tensor) -> Tensor:
+    def strong(self, images: Tensor, turns: Tensor | None = None) -> Tensor:
+        """`turns`, as in `StrongDraw`, take the place of RandAugment's draw."""
         apply = _compiled(apply_strong) if self.compiled else apply_strong
-        return apply(images, self.settings, draw_strong(images, self.settings, self.generator))
+        return apply(images, self.settings, draw_strong(images, self.settings, self.generator, turns))
 
 
 @cache
@@ -95,12 +96,15 @@ def draw_weak(images: Tensor, settings: Augmentation, generator: torch.Generator
     )
 
 
-def draw_strong(images: Tensor, settings: Augmentation, generator: torch.Generator | None) -> StrongDraw:
+def draw_strong(
+    images: Tensor, settings: Augmentation, generator: torch.Generator | None, turns: Tensor | None = None
+) -> StrongDraw:
     batch, _, height, width = images.shape
     weak = draw_weak(images, settings, generator)
-    turns = draw_parameters(
-        images, tuple(settings.strong_ops), settings.n_ops, settings.op_probability, settings.max_level, generator
-    )
+    if turns is None:
+        turns = draw_parameters(
+            images, tuple(settings.strong_ops), settings.n_ops, settings.op_probability, settings.max_level, generator
+        )
     centre = torch.rand(2, batch, generator=generator, device=images.device)
     return StrongDraw(weak, turns, centre_y=height * centre[0], centre_x=width * centre[1])
 

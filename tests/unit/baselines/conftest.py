@@ -29,7 +29,7 @@ class ChosenLogits:
         self.asked.append("weak")
         return images
 
-    def strong(self, images: Tensor) -> Tensor:
+    def strong(self, images: Tensor, turns: Tensor | None = None) -> Tensor:
         self.asked.append("strong")
         return images
 
@@ -43,7 +43,10 @@ class ChosenLogits:
     def logits_of(self, inputs: Tensor) -> Tensor:
         return self.given.pop(0)
 
-    teacher_logits = guess_logits = logits_of
+    teacher_logits = guess_logits = features_of = logits_of
+
+    def head(self, features: Tensor) -> Tensor:
+        return features
 
 
 @pytest.fixture
@@ -56,7 +59,10 @@ def make_system() -> Callable[..., System]:
     """`make_system("fixmatch", threshold=0.8)`: for 3 classes, 10 images and 100 steps unless told otherwise."""
 
     def make(method: str, *, task: dict[str, Any] | None = None, **settings: object) -> System:
-        sizes: dict[str, Any] = {"n_classes": 3, "n_images": 10, "n_features": 4, "n_steps": 100} | (task or {})
+        sizes: dict[str, Any] = {
+            "n_classes": 3, "n_images": 10, "n_features": 4, "n_steps": 100, "n_labeled": 6, "image_size": (4, 4),
+        }  # fmt: skip
+        sizes |= task or {}
         balance = torch.full((sizes["n_classes"],), 1 / sizes["n_classes"])
         given = [f"{name}={value}" for name, value in settings.items()]
         return SYSTEMS[method](method_settings(method, given), Task(**{"class_balance": balance, **sizes}))

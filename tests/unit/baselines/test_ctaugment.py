@@ -1,0 +1,90 @@
+"""CTAugment: which strengths it draws and how it learns them; FixMatch with it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from dpssl.baselines.ctaugment import N_BINS, CTAugment, Policy, strength, strength_table
+from dpssl.config import ALL_OPS
+
+
+@pytest.fixture
+def cta() -> CTAugment:
+    return CTAugment(("rotate", "solarize"), depth=2, threshold=0.8, decay=0.99)
+
+
+def test_at_first_every_strength_is_as_likely(cta: CTAugment) -> None:
+    """ReMixMatch, Sec. 3.2.2: all weights start at 1."""
+    assert cta.weights() == pytest.approx(torch.full((2, N_BINS), 1 / N_BINS))
+
+
+def test_strengths_below_the_threshold_are_not_drawn(cta: CTAugment) -> None:
+    """Sec. 3.2.2: a bin whose weight is below .8 is set to 0 before one is drawn."""
+    cta.rates[0, :15], cta.rates[0, 15], cta.rates[0, 16] = 0.5, 0.85, 1.0
+    expected = torch.tensor([0.86 / 1.01, 1.0])
+    assert cta.weights()[0, :15].max() == 0
+    assert cta.weights()[0, 15:] == pytest.approx(expected / expected.sum())
+    policy = cta.draw(2000, torch.Generator().manual_seed(0))
+    bins = policy.bin[policy.op == 0]
+    assert set(bins.tolist()) == {15, 16}
+    assert (bins == 15).float().mean().item() == pytest.approx(expected[0].item() / expected.sum().item(), abs=0.03)
+
+
+def test_rates_by_hand(cta: CTAugment) -> None:
+    """rate <- .99 rate + .01 p(y | probe), twice for a bin that two images hit."""
+    policy = Policy(op=torch.tensor([[0, 0, 1]]), bin=torch.tensor([[3, 3, 16]]))
+    one = CTAugment(("rotate", "solarize"), depth=1, threshold=0.8, decay=0.99)
+    one.learn(policy, torch.tensor([0.2, 0.4, 0.9]))
+    assert one.rates[0, 3].item() == pytest.approx(0.99**2 + (1 - 0.99**2) * 0.3)
+    assert one.rates[1, 16].item() == pytest.approx(0.99 + 0.01 * 0.9)
+    one.rates[0, 3], one.rates[1, 16] = 1.0, 1.0
+    assert (one.rates == 1).all()
+
+
+def test_strengths_that_are_not_recognised_die_out(cta: CTAugment) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        probe = cta.draw(64, generator, probe=True)
+        gentle = ((probe.op == 1) | ((probe.bin > 4) & (probe.bin < 12))).all(0)  # far rotations are not recognised
+        cta.learn(probe, gentle.float())
+    drawn = cta.draw(500, generator)
+    rotations = drawn.bin[drawn.op == 0]
+    assert ((rotations > 4) & (rotations < 12)).float().mean() > 0.99
+
+
+def test_ranges_of_the_authors_code() -> None:
+    assert [strength("rotate", level, 32, 32) for level in (0, 0.5, 1)] == [-45, 0, 45]
+    assert [strength("brightness", level, 32, 32) for level in (0, 1)] == pytest.approx([0.1, 2.0])
+    assert [strength("posterize", level, 32, 32) for level in (0, 1)] == [1, 8]
+    assert [strength("solarize", level, 32, 32) for level in (0, 1)] == [0, 255]
+    assert strength("translate_x", 1, 32, 10) == pytest.approx(3)
+    table = strength_table(ALL_OPS, 8, 8, torch.device("cpu"))
+    assert table.shape[:2] == (len(ALL_OPS), N_BINS)
+    assert torch.isfinite(table).all()
+
+
+def test_turns_change_images_as_the_policy_says(cta: CTAugment) -> None:
+    images = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8)
+    policy = Policy(op=torch.tensor([[1], [0]]), bin=torch.tensor([[0], [8]]))  # solarize at its lowest, rotate by 0
+    turns = cta.turns(images, policy)
+    assert turns.shape[:2] == (2, 1)
+    assert not torch.equal(turns[0], turns[1])
+
+
+def test_fixmatch_with_it_by_hand_and_without_operations(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    """The same loss as FixMatch on the same logits; the probe enters the rates alone."""
+    generator = torch.Generator().manual_seed(0)
+    labeled, strong, weak, probed = (3 * torch.randn(n, 3, generator=generator) for n in (2, 9, 9, 2))
+    batch = make_batch(labels=[0, 2], n_unlabeled=9)
+    plain, _ = make_system("fixmatch", threshold=0.7).loss(batch, learner(labeled, strong, weak))
+    for depth in (0, 1):
+        system = make_system("fixmatch-cta", threshold=0.7, cta_depth=depth)
+        loss, metrics = system.loss(batch, learner(labeled, strong, weak, probed))
+        assert loss.item() == plain.item()
+        expected = probed.softmax(-1)[[0, 1], [0, 2]]
+        assert metrics["probe_accuracy"].item() == pytest.approx(expected.mean().item())
+        assert (system.cta.rates != 1).sum() == 2 * depth

@@ -1,0 +1,102 @@
+"""ReMixMatch: alignment, every loss term by hand, and its limits."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dpssl.baselines.remixmatch import turn_images
+from dpssl.errors import InputError
+
+
+def log(*probabilities: float) -> list[float]:
+    return [math.log(p) for p in probabilities]
+
+
+def test_alignment_by_hand(make_system: Callable[..., Any]) -> None:
+    # Predictions have leant to class 0 by (.8, .2), labels are (.5, .5): (.6, .4) · (.625, 2.5) = (.375, 1), of 1.375.
+    system = make_system("remixmatch", temperature=1, alignment_decay=0.5, task={"n_classes": 2})
+    system.mean_prediction.copy_(torch.tensor([0.8, 0.2]))
+    guess = system.guess(torch.tensor([[0.6, 0.4]]))
+    assert guess.tolist()[0] == pytest.approx([0.375 / 1.375, 1 / 1.375], rel=1e-4)
+    assert system.mean_prediction.tolist() == pytest.approx([0.7, 0.3])
+
+
+def test_alignment_makes_the_mean_guess_fair(make_system: Callable[..., Any]) -> None:
+    """Sec. 3.1 of the paper: the aggregate of the guesses moves to the marginal of the labels."""
+    system = make_system("remixmatch", temperature=1, alignment_decay=0.0, task={"n_classes": 3})
+    rows = torch.softmax(
+        torch.randn(500, 3, generator=torch.Generator().manual_seed(0)) + torch.tensor([1.0, 0, -1]), -1
+    )
+    before = system.guess(rows).mean(0)  # the running mean is uniform still
+    after = system.guess(rows).mean(0)
+    uniform = torch.full((3,), 1 / 3)
+    assert (after - uniform).abs().max() < (before - uniform).abs().max() / 2
+
+
+def test_every_term_by_hand_where_nothing_is_mixed(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    system = make_system(
+        "remixmatch", n_strong=2, alpha=0, ramp=0, temperature=1, cta_depth=0, task={"n_classes": 2, "n_features": 2}
+    )
+    with torch.no_grad():
+        system.turn_head.weight.zero_()
+        system.turn_head.bias.zero_()
+    aside = torch.tensor([log(0.75, 0.25), log(0.9, 0.1)])  # the weak view, and the labelled one as a probe
+    rows = torch.tensor(
+        [
+            log(0.25, 0.75),  # labelled, class 0: log 4
+            log(0.5, 0.5), log(0.75, 0.25), log(0.25, 0.75),  # two strong views and the weak one, target (.75, .25)
+            log(0.5, 0.5),  # the first strong view, not mixed: log 2
+            log(0.5, 0.5),  # and turned: its head is blank, log 4
+        ]
+    )  # fmt: skip
+    loss, metrics = system.loss(make_batch(labels=[0], n_unlabeled=1), learner(aside, rows))
+    entropy = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
+    crossed = -0.75 * math.log(0.25) - 0.25 * math.log(0.75)
+    expected = (math.log(2) + entropy + crossed) / 3
+    assert metrics["labeled_loss"].item() == pytest.approx(math.log(4))
+    assert metrics["unlabeled_loss"].item() == pytest.approx(expected)
+    assert metrics["premix_loss"].item() == pytest.approx(math.log(2))
+    assert metrics["rotation_loss"].item() == pytest.approx(math.log(4))
+    assert metrics["probe_accuracy"].item() == pytest.approx(0.9)
+    assert loss.item() == pytest.approx(math.log(4) + 1.5 * expected + 0.5 * math.log(2) + 0.5 * math.log(4))
+
+
+def test_without_its_additions_it_is_supervised(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    system = make_system(
+        "remixmatch", n_strong=1, alpha=0, unlabeled_weight=0, premix_weight=0, rotation_weight=0, cta_depth=0
+    )
+    generator = torch.Generator().manual_seed(0)
+    aside, rows = torch.randn(2 + 1, 3, generator=generator), torch.randn(1 + 2 + 2 + 2, 3, generator=generator)
+    loss, metrics = system.loss(make_batch(labels=[1], n_unlabeled=2), learner(aside, rows))
+    assert loss.item() == pytest.approx(F.cross_entropy(rows[:1], torch.tensor([1])).item())
+    assert "rotation_loss" not in metrics
+
+
+def test_turns_are_right_angles() -> None:
+    """The four classes of its rotation loss: 0, 90, 180 and 270 degrees (Sec. 3.3)."""
+    image = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
+    turned, turn = turn_images(image.repeat(8, 1, 1, 1))
+    assert sorted(turn.tolist()) == [0, 0, 1, 1, 2, 2, 3, 3]
+    for picture, k in zip(turned, turn.tolist(), strict=True):
+        assert torch.equal(picture, torch.rot90(image[0], k, (1, 2)))
+
+
+def test_images_that_are_not_square_cannot_be_turned(make_system: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match=r"they are 6x4; make them square or give .* rotation_weight=0"):
+        make_system("remixmatch", task={"image_size": (4, 6)})
+    make_system("remixmatch", rotation_weight=0, task={"image_size": (4, 6)})
+
+
+def test_published_settings(make_system: Callable[..., Any]) -> None:
+    """Sec. 4 of the paper: T = .5, λ_U = 1.5, λ_U1 = λ_r = .5, α = .75, K = 8."""
+    s = make_system("remixmatch").settings
+    assert (s.temperature, s.unlabeled_weight, s.premix_weight, s.rotation_weight) == (0.5, 1.5, 0.5, 0.5)
+    assert (s.alpha, s.n_strong) == (0.75, 8)
