@@ -33,10 +33,12 @@ from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.train import build_network
 from dpssl.nets.backbones import check_backbone
 from dpssl.run_folder import LOCK, RunFolder
+from dpssl.step_files import damaged_table
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import StopRequested, Watch
 
 CONFIG, IMAGES, SPLIT, PROGRESS = "config.toml", "images.json", "split.json", "progress.json"
+DAMAGED = "damaged.csv"
 # These may change from command to command. The first two never change a result; another device or number of threads
 # rounds differently, and a checkpoint continues on its own kind of device only (see dpssl.training.watch).
 FREE_TO_CHANGE = ("max_minutes", "checkpoint_minutes", "device", "threads")
@@ -98,28 +100,37 @@ class Run:
 
 def start_run(config: Config, out: str | None = None, *, progress: bool = True) -> Run:
     """Read the data, split it, and write both decisions into a new folder. Bad input fails before it is made."""
-    config = _with_absolute_weights(config)
+    config = _with_absolute_paths(config)
     check(config)
     check_backbone(config.backbone)
     _use_threads(config)
     environment = _environment(config)
-    everything = load_dataset(config.data.data, config.data.labels)
+    everything = _load(config, config.data.data, progress)
     dataset, split = _split(config, everything)
     check_on_data(config, dataset, split)
     folder = RunFolder.create(out)
     run = Run(folder, config, dataset, split, environment, _lock(folder), progress)
     _write_config(run)  # first: a folder with a config can be resumed, everything else follows from it
-    folder.write_json(IMAGES, describe_images(config.data.data, everything))
+    _note_images(folder, everything, describe_images(config.data.data, everything))
     folder.write_json(SPLIT, split_to_json(dataset, split))
     return run
 
 
-def _with_absolute_weights(config: Config) -> Config:
+def _with_absolute_paths(config: Config) -> Config:
     """Later commands may be given in another folder."""
-    weights = config.backbone.backbone_weights
-    if weights in ("", FROM_CACHE):
-        return config
-    return with_values(config, {"backbone_weights": str(Path(weights).expanduser().absolute())})
+    given = {"labels": config.data.labels, "backbone_weights": config.backbone.backbone_weights}
+    paths = {name: path for name, path in given.items() if path not in ("", FROM_CACHE)}
+    return with_values(config, {name: str(Path(path).expanduser().absolute()) for name, path in paths.items()})
+
+
+def _note_images(folder: RunFolder, dataset: Dataset, description: dict[str, Any]) -> None:
+    if dataset.origin.damaged:
+        folder.write_text(DAMAGED, damaged_table(dataset.origin.damaged))
+    folder.write_json(IMAGES, description)
+
+
+def _load(config: Config, data: str, progress: bool) -> Dataset:
+    return load_dataset(data, config.data.labels, config.data, config.run.threads, progress)
 
 
 def use_config(run: Run, config: Config) -> None:
@@ -178,7 +189,7 @@ def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) ->
     config = from_toml(text, source=str(folder.path(CONFIG)))
     environment = _require_unedited(folder, tomllib.loads(text))
     _use_threads(config)
-    everything = _same_images(folder, config)
+    everything = _same_images(folder, config, progress)
     if folder.has(SPLIT):
         dataset, split = split_from_json(everything, folder.read_json(SPLIT))
     else:  # killed as it was started
@@ -187,16 +198,16 @@ def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) ->
     return Run(folder, config, dataset, split, environment, lock, progress)
 
 
-def _same_images(folder: RunFolder, config: Config) -> Dataset:
+def _same_images(folder: RunFolder, config: Config, progress: bool) -> Dataset:
     """The data the run was started with, from wherever the command is given."""
     data = config.data.data
     recorded = folder.read_json(IMAGES) if folder.has(IMAGES) else None
     if recorded is not None:
         data = place_of_images(recorded["data"], data)
-    dataset = load_dataset(data, config.data.labels)
+    dataset = _load(config, data, progress)
     found = describe_images(data, dataset)
     if recorded is None:  # killed as it was started
-        folder.write_json(IMAGES, found)
+        _note_images(folder, dataset, found)
     else:
         require_same_images(recorded, found, folder.path(IMAGES))
     return dataset

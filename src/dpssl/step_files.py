@@ -5,6 +5,7 @@ A file from elsewhere becomes one of these classes before any step sees it, so t
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -96,6 +97,15 @@ def soft_label_table(file: SoftLabelFile) -> str:
         rows.writerow(
             [spreadsheet_text(str(name)), names[winner] if covered else "", f"{probability:.6f}", bool(covered)]
         )
+    return text.getvalue()
+
+
+def damaged_table(damaged: Mapping[str, str]) -> str:
+    """The rows file, reason of `damaged.csv`: image files that were left out."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["file", "reason"])
+    rows.writerows((spreadsheet_text(name), spreadsheet_text(reason)) for name, reason in damaged.items())
     return text.getvalue()
 
 

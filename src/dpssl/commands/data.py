@@ -1,28 +1,31 @@
 """`dpssl data`: looking at images before a run, and getting published ones."""
 
 import argparse
+import sys
 from typing import Any
 
 from dpssl.commands.command import Command, with_actions
 from dpssl.commands.data_fetch import FETCH
+from dpssl.commands.flags import add_settings
+from dpssl.config import Config, with_values
 
 
 def run_check(chosen: dict[str, Any]) -> int:
-    from dpssl.data.readers import load_dataset
+    from dpssl.data.check import describe_collection
 
-    dataset = load_dataset(chosen["path"], chosen["labels"])
-    height, width, n_channels = dataset.images.shape[1:]
-    print(
-        f"{dataset.name}: {len(dataset.images):,} images of {width}x{height}, {n_channels} channels, "
-        f"{dataset.n_classes} classes; {len(dataset.test_images):,} more for testing"
-    )
+    settings = with_values(Config(), {**chosen["set"], "data": chosen["path"]})
+    for line in describe_collection(settings.data, settings.run.seed, progress=sys.stderr.isatty()):
+        print(line, flush=True)
     return 0
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("path", metavar="PATH", help="what --data of `dpssl run` takes")
-    command.add_argument("--labels", default="", help="as --labels of `dpssl run`")
+    add_settings(command, ("data",), without=("data",))
 
 
-ACTIONS = (Command("check", "what is in a collection of images", _add_check, run_check), FETCH)
+ACTIONS = (
+    Command("check", "what is in a collection of images, and what `dpssl run` would make of it", _add_check, run_check),
+    FETCH,
+)
 COMMANDS = (with_actions("data", "look at images before a run, and get published ones: check, fetch", ACTIONS),)

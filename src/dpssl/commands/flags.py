@@ -37,11 +37,13 @@ class _Collect(argparse.Action):
         namespace.set = {**namespace.set, self.dest: values}
 
 
-def add_settings(command: argparse.ArgumentParser, sections: Sequence[str] | None = None) -> None:
+def add_settings(
+    command: argparse.ArgumentParser, sections: Sequence[str] | None = None, without: Sequence[str] = ()
+) -> None:
     command.set_defaults(set={})
     groups: dict[str, Any] = {}
     for entry in options():
-        if sections is not None and entry.section not in sections:
+        if (sections is not None and entry.section not in sections) or entry.name in without:
             continue
         if entry.section not in groups:
             groups[entry.section] = command.add_argument_group(entry.section)

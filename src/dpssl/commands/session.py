@@ -114,6 +114,10 @@ def say_start(run: "Run") -> None:
             f"{run.config.labeling.n_lfs} labeling functions, {steps:,} steps, "
             f"then {run.config.end_model.end_steps:,} of the end model"
         )
+    if dataset.origin.statement:
+        print(dataset.origin.statement, file=sys.stderr)
+    for note in dataset.origin.notes:
+        print(f"note: {note}", file=sys.stderr)
     print(
         f"{dataset.name}: {len(dataset.images):,} images of {width}x{height}, {kind}, {dataset.n_classes} classes, "
         f"{len(split.labeled)} of them labelled, {labels_a_class(dataset, split)}; "

@@ -92,8 +92,8 @@ class RunConfig(Section):
 
 @dataclass(frozen=True)
 class DataConfig(Section):
-    data: str = option("digits", "digits, cifar10, svhn, or the path of an .npz file")
-    labels: str = option("", "file with the labels you have, where the data does not hold them")
+    data: str = option("digits", "digits, cifar10, svhn, a folder or TAR of images, an .npz or .npy file")
+    labels: str = option("", ".csv or .parquet with the labels you have: a column of paths and one of classes")
     n_labels: int = option(40, "labels to reveal of a benchmark set, balanced over the classes", least=1)
     labels_per_class: int = option(
         0, "labels to reveal of each class, in place of --n-labels; 0 = as --n-labels", least=0
@@ -101,6 +101,9 @@ class DataConfig(Section):
     labeled_ids: str = option("", "file with the ids to label, one a line, in place of a seeded choice")
     fold: int = option(0, "choose the labels from this published fold (stl10: 1 to 10); 0 = from all images", least=0)
     test_fraction: float = option(0.2, "share of the images held out for testing, where the data has no test set")
+    image_size: int = option(0, "side in pixels that image files are brought to; 0 = by the images", least=0, most=4096)
+    max_damaged: float = option(0.05, "stop where a larger share of the image files is damaged", least=0, most=1)
+    follow_links: bool = option(False, "read image files by links that lead out of the folder")
 
 
 @dataclass(frozen=True)

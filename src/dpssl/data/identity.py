@@ -20,6 +20,9 @@ def describe_images(data: str, dataset: Dataset) -> dict[str, Any]:
         "dtype": str(dataset.images.dtype),
         "n_images": len(dataset.images) + len(dataset.test_images),
         "sha256": _checksum([dataset.images, dataset.test_images]),
+        "class_names": list(dataset.class_names),
+        "origin": dataset.origin.statement,
+        "decoding": dict(dataset.origin.decoding),
     }
 
 
@@ -30,8 +33,8 @@ def place_of_images(recorded: str, as_given: str) -> str:
 
 def require_same_images(recorded: Mapping[str, Any], found: Mapping[str, Any], source: Path) -> None:
     """`recorded` is what `source` holds, `found` describes the data as it is read now."""
-    for name in ("n_images", "shape", "dtype", "sha256"):
-        if recorded[name] != found[name]:
+    for name in ("n_images", "shape", "dtype", "sha256", "class_names"):
+        if recorded.get(name, found[name]) != found[name]:
             raise RunFolderError(
                 f"{source}: the run was made from images of {name} {recorded[name]} in {recorded['data']}, but "
                 f"{found['data']} now has {found[name]}; put the former back, or start a new run with another --out"

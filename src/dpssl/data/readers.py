@@ -1,9 +1,11 @@
-"""Named benchmark sets and .npz files as a `Dataset` (what the flags --data and --labels stand for).
+"""What the flags --data and --labels stand for, as a `Dataset`: named sets, image files, .npz and .npy arrays.
 
-An .npz comes in two kinds, told apart by the names of its arrays:
+Folders and TARs of image files are read by dpssl.data.own_images. An .npz comes in two kinds, told apart by the names
+of its arrays:
 - a benchmark, `train_x` and `train_y`: the labels are the truth, hidden until a split reveals some (-1: unknown);
 - one's own images, `images` and `labels`: the labels are given to the run, -1 marks the images to label.
-Both may add `test_x` with `test_y`, `class_names` and `ids`. Nothing is ever unpickled.
+Both may add `test_x` with `test_y`, `class_names` and `ids`. `images` may come without `labels`, and as an .npy alone,
+with a table of labels by id or row. Nothing is ever unpickled.
 """
 
 from pathlib import Path
@@ -12,17 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpssl.config import DataConfig
 from dpssl.constants import UNLABELED
+from dpssl.data.label_table import match_rows, read_label_table, sorted_classes
+from dpssl.data.own_images import read_own_images
 from dpssl.data.published.catalog import PUBLISHED
 from dpssl.data.published.class_names import DIGITS
 from dpssl.data.published.read import find_published, read_published
-from dpssl.data.table import Dataset, Labels, as_uint8_images, numbered_ids
+from dpssl.data.table import Dataset, Ids, Images, Labels, Origin, as_uint8_images, numbered_ids
 from dpssl.errors import UNREADABLE_NPZ, InputError
 
 MOST_CLASSES = 100_000  # a mistyped label would otherwise make that many classes
-SUPPORTED = (
-    f"digits, {', '.join(PUBLISHED)}, or the path of an .npz file with train_x and train_y, or images and labels"
-)
+SUPPORTED = f"digits, {', '.join(PUBLISHED)}, a folder or .tar of images, an .npz of arrays, or an .npy of images"
 
 
 def is_built_in(data: str) -> bool:
@@ -30,25 +33,29 @@ def is_built_in(data: str) -> bool:
     return data == "digits" or data in PUBLISHED
 
 
-def load_dataset(data: str, labels: str = "") -> Dataset:
-    """The dataset that `--data` names: digits, a published set or the path of an .npz file."""
-    if labels:
-        raise InputError(
-            f"--labels {labels}: a separate label file is not supported yet; "
-            f"store the labels in the .npz given to --data as `labels`, {UNLABELED} for unlabelled"
-        )
+def load_dataset(
+    data: str, labels: str = "", settings: DataConfig | None = None, n_workers: int = 0, progress: bool = False
+) -> Dataset:
+    """The dataset that `--data` and `--labels` name. `settings` say how image files are read; the rest is as given."""
+    settings = settings or DataConfig()
+    if labels and is_built_in(data):
+        raise InputError(f"--labels {labels}: --data {data} has its own labels; leave one of the two out")
     if data == "digits":
         return _load_digits()
     if data in PUBLISHED:
         return _load_published(data)
     path = Path(data).expanduser()
-    if path.is_dir():
-        raise InputError(f"--data {data}: folders of images are not supported yet; supported now: {SUPPORTED}")
     if not path.exists():
-        raise InputError(f"--data {data}: no such file or data set; supported: {SUPPORTED}")
-    if path.suffix != ".npz":
-        raise InputError(f"--data {data}: not an .npz file; supported now: {SUPPORTED}")
-    return _load_npz(path, path.stem)
+        raise InputError(f"--data {data}: no such file, folder or data set; supported: {SUPPORTED}")
+    if path.is_dir() or path.suffix == ".tar":
+        return read_own_images(path, labels, settings, n_workers, progress)
+    if path.suffix not in (".npz", ".npy"):
+        raise InputError(f"--data {data}: not a kind of file that can be read; supported: {SUPPORTED}")
+    if settings.image_size:
+        raise InputError(f"--image-size {settings.image_size}: only for image files; {data} is taken as it is")
+    if path.suffix == ".npy":
+        return _load_npy(path, labels)
+    return _load_npz(path, path.stem, table=labels)
 
 
 def _load_digits() -> Dataset:
@@ -78,8 +85,59 @@ def _load_published(name: str) -> Dataset:
     return read_published(found)
 
 
-def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = ()) -> Dataset:
+def _load_npy(path: Path, labels: str) -> Dataset:
+    """Images alone, mapped into memory; the labels are in a table."""
+    if not labels:
+        raise InputError(f"--data {path}: holds images without labels; give --labels FILE, by row number from 0")
+    try:
+        array = np.load(path, mmap_mode="c", allow_pickle=False)
+    except UNREADABLE_NPZ as error:
+        raise InputError(f"{path}: not a readable .npy of plain numbers ({error})") from error
+    return _label_by_table(path, _images_of(path, path.name, array), labels)
+
+
+def _label_by_table(
+    path: Path, images: Images, labels: str, ids: Ids | None = None, class_names: tuple[str, ...] = ()
+) -> Dataset:
+    """Arrays of images whose labels are in a table: by id where there are ids, else by row."""
+    table = Path(labels).expanduser()
+    names = ids.tolist() if ids is not None else list(map(str, range(len(images))))
+    given = match_rows(read_label_table(table), names, table, path)
+    known = class_names or sorted_classes(given.values())
+    for name, label in given.items():
+        if label not in known:
+            raise InputError(f"{table}: {name!r} is labelled {label!r}, but the classes are {', '.join(known)}")
+    number = {label: row for row, label in enumerate(known)}
+    numbers = np.array([number[given[name]] if name in given else UNLABELED for name in names], dtype=np.int64)
+    return Dataset(
+        name=path.stem,
+        images=images,
+        ids=numbered_ids("image", len(images)) if ids is None else ids,
+        class_names=known,
+        given_labels=numbers,
+        truth=numbers,
+        test_images=images[:0],
+        test_ids=numbered_ids("test", 0),
+        test_truth=np.empty(0, dtype=np.int64),
+        origin=Origin(f"{path}: an array of images with the labels of {table.name}"),
+    )
+
+
+def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = (), table: str = "") -> Dataset:
     arrays = _read_arrays(path)
+    if table:
+        if "images" not in arrays or "labels" in arrays:
+            raise InputError(
+                f"--labels {table}: {path} has the arrays {sorted(arrays)}; with a table of labels, expected images "
+                "without labels"
+            )
+        return _label_by_table(
+            path,
+            _images_of(path, "images", arrays["images"]),
+            table,
+            _texts_of(path, "ids", arrays["ids"]) if "ids" in arrays else None,
+            tuple(_texts_of(path, "class_names", arrays["class_names"])) if "class_names" in arrays else (),
+        )
     if {"train_x", "train_y"} <= arrays.keys():
         images = _images_of(path, "train_x", arrays["train_x"])
         truth = _labels_of(path, "train_y", arrays["train_y"], len(images))

@@ -4,8 +4,9 @@ In: arrays of whatever kind a reader or a caller has. Out: a `Dataset` that is k
 it checks pixels, ids or labels again.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,16 @@ Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Ids = NDArray[np.str_]
 Folds = tuple[NDArray[np.int64], ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What is on record of where a dataset's images came from."""
+
+    statement: str = ""  # in a line: what was found and what was made of it
+    decoding: Mapping[str, Any] = field(default_factory=dict)  # how image files became pixels
+    damaged: Mapping[str, str] = field(default_factory=dict)  # file -> why it was left out
+    notes: tuple[str, ...] = ()  # what the user should know before training
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,7 @@ class Dataset:
     test_ids: Ids  # (m,)
     test_truth: Labels  # (m,)
     folds: Folds = ()  # rows of images, where the set publishes choices of its labelled ones
+    origin: Origin = field(default_factory=Origin)
 
     def __post_init__(self) -> None:
         n, m = len(self.images), len(self.test_images)
@@ -64,12 +76,10 @@ class Dataset:
                 raise InputError(
                     f"{self.name}: {column} has shape {values.shape} for {rows} images; give one per image"
                 )
-        every_id = np.concatenate([self.ids.astype(str), self.test_ids.astype(str)])
-        unique, counts = np.unique(every_id, return_counts=True)
-        if len(unique) < len(every_id):
-            raise InputError(
-                f"{self.name}: id {str(unique[counts.argmax()])!r} occurs {counts.max()} times; ids must be unique"
-            )
+        every_id = [*self.ids.tolist(), *self.test_ids.tolist()]
+        if len(set(every_id)) < len(every_id):
+            name, count = Counter(every_id).most_common(1)[0]
+            raise InputError(f"{self.name}: id {str(name)!r} occurs {count} times; ids must be unique")
         self._check_labels("given_labels", self.given_labels, self.ids)
         self._check_labels("truth", self.truth, self.ids)
         self._check_labels("test_truth", self.test_truth, self.test_ids)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dpssl.errors import RunFolderError
+from dpssl.progress import ProgressBar
 from dpssl.training.checkpoint import CheckpointStore
-from dpssl.training.run_log import ProgressBar, RunLog
+from dpssl.training.run_log import RunLog
 from dpssl.training.step import TrainState
 
 SHOWN_METRICS = {"loss": "loss", "coverage": "coverage", "pseudo_label_rate": "sure"}  # metric -> word on the bar

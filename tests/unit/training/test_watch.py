@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from dpssl.errors import RunFolderError
+from dpssl.progress import ProgressBar
 from dpssl.training.checkpoint import CheckpointStore
-from dpssl.training.run_log import ProgressBar, RunLog
+from dpssl.training.run_log import RunLog
 from dpssl.training.step import TrainStep
 from dpssl.training.watch import StopRequested, Watch
 
