@@ -92,7 +92,7 @@ class RunConfig(Section):
 
 @dataclass(frozen=True)
 class DataConfig(Section):
-    data: str = option("digits", "digits, cifar10, svhn, a folder or TAR of images, an .npz or .npy file")
+    data: str = option("digits", "digits, the name of a published set, a folder or TAR of images, an .npz or .npy file")
     labels: str = option("", ".csv or .parquet with the labels you have: a column of paths and one of classes")
     n_labels: int = option(40, "labels to reveal of a benchmark set, balanced over the classes", least=1)
     labels_per_class: int = option(

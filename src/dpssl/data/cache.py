@@ -7,6 +7,7 @@ written by another version is made anew. The cache may be deleted at any time.
 """
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,13 +91,16 @@ class _Entry:
     def load(self) -> DecodedImages | None:
         """What an earlier run made; None where it is missing, damaged or of another version."""
         try:
-            index = json.loads((self.folder / INDEX).read_text(encoding="utf-8"))
-            if index["version"] != VERSION:
+            sealed = json.loads((self.folder / INDEX).read_text(encoding="utf-8"))
+            index = sealed["index"]
+            if index["version"] != VERSION or sealed["checksum"] != _checksum(index):
                 return None
             pixels = _mapped(self.folder / PIXELS, (index["n_images"], index["side"], index["side"], index["channels"]))
             if not _is_sound(pixels, index["checksums"]):
                 return None
             digests = np.fromfile(self.folder / DIGESTS, dtype=np.uint8).reshape(len(pixels), DIGEST_BYTES)
+            if zlib.crc32(digests.data) != index["digests"]:
+                return None
             damaged = {str(name): str(reason) for name, reason in index["damaged"].items()}
             if len(pixels) + len(damaged) != len(self.files.files) or self._can_be_read_now(damaged):
                 return None
@@ -191,11 +196,12 @@ class _Entry:
         kinds: Counter[str] = Counter()
         for report in reports:
             kinds.update(report.kinds)
-        digests = np.frombuffer(bytes.fromhex("".join(report.digests for report in reports)), dtype=np.uint8)
+        content = bytes.fromhex("".join(report.digests for report in reports))
+        digests = np.frombuffer(content, dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         checksums = [report.checksum for report in reports]
         if damaged_rows:
             kept = np.delete(np.arange(len(self.files.files)), list(damaged_rows))
-            digests = digests.reshape(-1, DIGEST_BYTES)[kept]
+            digests = digests[kept]
             checksums = _copy_rows(job, kept, self.folder / PIXELS)
         else:
             os.replace(job.target, self.folder / PIXELS)
@@ -206,10 +212,11 @@ class _Entry:
             "side": job.side,
             "channels": job.channels,
             "checksums": checksums,
+            "digests": zlib.crc32(digests.data),
             "damaged": {self.files.files[row].id: why for row, why in sorted(damaged_rows.items())},
             "kinds": dict(kinds),
         }
-        _write(self.folder / INDEX, json.dumps(index))
+        _write(self.folder / INDEX, json.dumps({"checksum": _checksum(index), "index": index}))
         for name in (JOURNAL, PLAN, UNFINISHED):
             (self.folder / name).unlink(missing_ok=True)
 
@@ -227,8 +234,9 @@ def _plan(files: ImageFiles, image_size: int) -> tuple[int, int]:
     step = -(-len(files.files) // N_SAMPLED)
     for file in files.files[::step]:
         try:
-            headers.append(read_header(files.read(file)))
-        except DamagedImage:
+            with io.BytesIO(files.read(file)) if file.offset else (files.root / file.id).open("rb") as opened:
+                headers.append(read_header(opened))
+        except (DamagedImage, OSError):
             continue
     grey = bool(headers) and all(header.is_grey for header in headers)
     return image_size or choose_side(headers), 1 if grey else 3
@@ -261,6 +269,10 @@ def _copy_rows(job: DecodeJob, kept: NDArray[np.int64], target: Path) -> list[in
             file.write(rows.data)
             checksums.append(zlib.crc32(rows.data))
     return checksums
+
+
+def _checksum(index: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(index, sort_keys=True).encode())
 
 
 def _as_report(line: str) -> BlockReport | None:

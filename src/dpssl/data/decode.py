@@ -9,7 +9,7 @@ import io
 import struct
 import warnings
 import zlib
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +61,10 @@ class Header(NamedTuple):
         return self.mode in GREY_MODES
 
 
-def read_header(content: bytes) -> Header:
-    """Size and mode; the pixels may be damaged all the same."""
+def read_header(file: IO[bytes]) -> Header:
+    """Size and mode, from the start of a file; the pixels may be damaged all the same."""
     try:
-        with warnings.catch_warnings(), _open(content) as image:
+        with warnings.catch_warnings(), _open(file) as image:
             return _header(image)
     except UNREADABLE as error:
         raise DamagedImage(_reason(error)) from error
@@ -73,7 +73,9 @@ def read_header(content: bytes) -> Header:
 def decode_image(content: bytes, side: int, channels: int) -> tuple[NDArray[np.uint8], Header]:
     """(side, side, channels) pixels and the header. `ColourMet` where `channels` is 1 and the image has colours."""
     try:
-        with warnings.catch_warnings(), _open(content) as image:
+        if not content:
+            raise ValueError("is empty")
+        with warnings.catch_warnings(), _open(io.BytesIO(content)) as image:
             header = _header(image)
             if channels == 1 and not header.is_grey:
                 raise ColourMet
@@ -82,12 +84,10 @@ def decode_image(content: bytes, side: int, channels: int) -> tuple[NDArray[np.u
         raise DamagedImage(_reason(error)) from error
 
 
-def _open(content: bytes) -> Image.Image:
-    if not content:
-        raise ValueError("is empty")
+def _open(file: IO[bytes]) -> Image.Image:
     warnings.simplefilter("ignore")
     warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow's limit on pixels, as an error
-    return Image.open(io.BytesIO(content), formats=FORMATS)
+    return Image.open(file, formats=FORMATS)
 
 
 def _header(image: Image.Image) -> Header:

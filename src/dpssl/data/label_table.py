@@ -109,9 +109,9 @@ class _Names:
     def __init__(self, wanted: set[str], root: str) -> None:
         inner = {name.removeprefix(f"{root}/") for name in wanted}  # `photos/a.jpg` where the folder is photos
         self._root, self._wanted = root, wanted | inner
-        self._folded = {name.casefold(): name for name in self._wanted}
+        self._folded = {name.casefold() for name in self._wanted}
         self._by: dict[str, dict[str, list[str]]] = {"path": {}, "file": {}, "stem": {}}
-        self.by_case: dict[str, str] = {}
+        self._by_case: dict[str, str] = {}
 
     def add(self, image: str) -> None:
         file = image.rpartition("/")[2]
@@ -121,7 +121,11 @@ class _Names:
                 self._by[kind].setdefault(name, []).append(image)
         for name in (image.casefold(), file.casefold()):
             if name in self._folded:
-                self.by_case.setdefault(self._folded[name], image)
+                self._by_case.setdefault(name, image)
+
+    def similar(self, name: str) -> str | None:
+        """An image whose name differs by case alone."""
+        return self._by_case.get(name.casefold())
 
     def candidates(self, name: str) -> list[str]:
         for attempt in (name, name.removeprefix(f"{self._root}/")):
@@ -152,7 +156,7 @@ def _raise_missing(
     others = f" (and {len(missing) - 1} more rows like it)" if len(missing) > 1 else ""
     if name in skipped:
         raise InputError(f"{table}, line {row.line}: {row.name!r} {skipped[name]}{others}")
-    similar = found.by_case.get(name)
+    similar = found.similar(name)
     hint = f"there is {similar!r}: names differ by case" if similar else "correct the path, or take the row out"
     raise InputError(f"{table}, line {row.line}: {row.name!r} is no image of {root}{others}; {hint}")
 

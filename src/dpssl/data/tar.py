@@ -42,6 +42,9 @@ def read_tar(path: Path) -> tuple[ImageFiles, dict[str, str]]:
                     label = _read_label(path, name, content, member)
                     if label:
                         labels[_key(name)] = label
+            content.seek(archive.offset)
+            if content.read(tarfile.BLOCKSIZE).strip(b"\0"):  # tarfile takes a header cut short for the end
+                raise tarfile.ReadError("it ends in the middle of a member")
     except UNREADABLE_TAR as error:
         if isinstance(error, InputError):
             raise

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpssl.config import DataConfig
 from dpssl.data.readers import load_dataset
 from dpssl.errors import InputError
 
@@ -158,12 +159,53 @@ def test_pickled_objects_are_never_loaded(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_is_not_supported_says_what_is(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no such file or data set; supported: digits, cifar10"):
+    with pytest.raises(InputError, match=r"no such file, folder or data set; supported: digits, cifar10"):
         load_dataset("digts")
-    with pytest.raises(InputError, match=r"folders of images are not supported yet; .*digits"):
-        load_dataset(str(tmp_path))
     (tmp_path / "photos.zip").write_bytes(b"")
-    with pytest.raises(InputError, match=r"not an \.npz file"):
+    with pytest.raises(InputError, match=r"not a kind of file that can be read; supported: .* a folder"):
         load_dataset(str(tmp_path / "photos.zip"))
-    with pytest.raises(InputError, match=r"--labels labels\.csv: .*not supported yet"):
+    with pytest.raises(InputError, match=r"--labels labels\.csv: --data digits has its own labels"):
         load_dataset("digits", labels="labels.csv")
+
+
+def write_table(path: Path, *rows: str) -> str:
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_npy_images_are_labelled_by_row_and_stay_on_disk(tmp_path: Path) -> None:
+    np.save(tmp_path / "pictures.npy", IMAGES)
+    table = write_table(tmp_path / "labels.csv", "row,label", "0,cat", "2,dog")
+    dataset = load_dataset(str(tmp_path / "pictures.npy"), table)
+    assert isinstance(dataset.images.base, np.memmap)
+    np.testing.assert_array_equal(dataset.images[..., 0] if IMAGES.ndim == 3 else dataset.images, IMAGES)
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.given_labels.tolist()[:3] == [0, -1, 1]
+    assert "labels of labels.csv" in dataset.origin.statement
+
+
+def test_npz_images_are_labelled_by_id(tmp_path: Path) -> None:
+    ids = np.array([f"frog-{number}" for number in range(len(IMAGES))])
+    path = save(tmp_path / "own.npz", images=IMAGES, ids=ids, class_names=np.array(["cat", "dog"]))
+    table = write_table(tmp_path / "labels.csv", "id,label", "frog-1,dog", "frog-0,cat")
+    assert load_dataset(path, table).given_labels.tolist()[:3] == [0, 1, -1]
+    write_table(tmp_path / "labels.csv", "id,label", "frog-1,horse")
+    with pytest.raises(InputError, match=r"'frog-1' is labelled 'horse', but the classes are cat, dog"):
+        load_dataset(path, table)
+
+
+def test_tables_and_arrays_that_do_not_go_together(tmp_path: Path) -> None:
+    np.save(tmp_path / "pictures.npy", IMAGES)
+    with pytest.raises(InputError, match="without labels; give --labels"):
+        load_dataset(str(tmp_path / "pictures.npy"))
+    table = write_table(tmp_path / "labels.csv", "row,label", f"{len(IMAGES)},cat", "0,dog")
+    with pytest.raises(InputError, match=rf"line 2: '{len(IMAGES)}' is no image of"):
+        load_dataset(str(tmp_path / "pictures.npy"), table)
+    both = save(tmp_path / "both.npz", images=IMAGES, labels=np.zeros(len(IMAGES), dtype=int))
+    with pytest.raises(InputError, match="expected images without labels"):
+        load_dataset(both, table)
+    with pytest.raises(InputError, match="--image-size 32: only for image files"):
+        load_dataset(both, settings=DataConfig(image_size=32))
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(InputError, match=r"not a readable \.npy"):
+        load_dataset(str(tmp_path / "broken.npy"), table)
