@@ -23,9 +23,8 @@ from dpssl.baselines.registry import method_settings
 from dpssl.config import DP_SSL, FROM_CACHE, Config, from_toml, options, to_toml, with_values
 from dpssl.data.class_prior import check_class_prior, class_prior
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
-from dpssl.data.label_choice import read_ids
 from dpssl.data.readers import load_dataset
-from dpssl.data.split import Split, make_split, split_from_json, split_to_json
+from dpssl.data.split import Split, split_as_asked, split_from_json, split_to_json
 from dpssl.data.table import Dataset
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model import VARIANTS
@@ -106,7 +105,7 @@ def start_run(config: Config, out: str | None = None, *, progress: bool = True) 
     _use_threads(config)
     environment = _environment(config)
     everything = _load(config, config.data.data, progress)
-    dataset, split = _split(config, everything)
+    dataset, split = split_as_asked(everything, config.data, config.run.seed)
     check_on_data(config, dataset, split)
     folder = RunFolder.create(out)
     run = Run(folder, config, dataset, split, environment, _lock(folder), progress)
@@ -161,19 +160,6 @@ def _write_config(run: Run) -> None:
     run.folder.write_text(CONFIG, f"{text}\n[environment]\n{''.join(lines)}")
 
 
-def _split(config: Config, dataset: Dataset) -> tuple[Dataset, Split]:
-    settings = config.data
-    return make_split(
-        dataset,
-        settings.n_labels,
-        config.run.seed,
-        settings.test_fraction,
-        labels_per_class=settings.labels_per_class,
-        fold=settings.fold,
-        labeled_ids=read_ids(settings.labeled_ids) if settings.labeled_ids else None,
-    )
-
-
 def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) -> Run:
     """The run in an existing folder, with the configuration it was started with.
 
@@ -193,7 +179,7 @@ def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) ->
     if folder.has(SPLIT):
         dataset, split = split_from_json(everything, folder.read_json(SPLIT))
     else:  # killed as it was started
-        dataset, split = _split(config, everything)
+        dataset, split = split_as_asked(everything, config.data, config.run.seed)
         folder.write_json(SPLIT, split_to_json(dataset, split))
     return Run(folder, config, dataset, split, environment, lock, progress)
 

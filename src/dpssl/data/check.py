@@ -17,7 +17,7 @@ from dpssl.data.copies import find_copies
 from dpssl.data.image_files import printable
 from dpssl.data.own_images import as_dataset
 from dpssl.data.readers import is_built_in, load_dataset
-from dpssl.data.split import make_split
+from dpssl.data.split import split_as_asked
 from dpssl.data.table import Dataset
 
 N_SHOWN = 5  # of a list
@@ -34,7 +34,7 @@ def describe_collection(settings: DataConfig, seed: int, progress: bool = False)
     else:
         dataset = load_dataset(settings.data, settings.labels, settings)
     yield from _describe_dataset(dataset)
-    dataset, _ = make_split(dataset, settings.n_labels, seed, settings.test_fraction)
+    dataset, _ = split_as_asked(dataset, settings, seed)
     yield from _describe_run(settings, dataset)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpssl.config import DataConfig
 from dpssl.constants import UNLABELED
-from dpssl.data.label_choice import reveal_ids, reveal_number
+from dpssl.data.label_choice import read_ids, reveal_ids, reveal_number
 from dpssl.data.table import Dataset, Ids, Labels
 from dpssl.errors import InputError
 
@@ -81,6 +82,19 @@ def labels_a_class(dataset: Dataset, split: Split) -> str:
         return f"{counts[most]} a class"
     names = dataset.class_names
     return f"{counts[fewest]} ({names[fewest]}) to {counts[most]} ({names[most]}) a class"
+
+
+def split_as_asked(dataset: Dataset, settings: DataConfig, seed: int) -> tuple[Dataset, Split]:
+    """`make_split` by the settings of a run."""
+    return make_split(
+        dataset,
+        settings.n_labels,
+        seed,
+        settings.test_fraction,
+        labels_per_class=settings.labels_per_class,
+        fold=settings.fold,
+        labeled_ids=read_ids(settings.labeled_ids) if settings.labeled_ids else None,
+    )
 
 
 def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
