@@ -145,9 +145,10 @@ def fit_baseline(run: Run) -> None:
         labels = every_known_label(run.dataset, run.split) if everything else run.split.given_labels
         trained = train_baseline(bank, torch.from_numpy(labels), run.dataset.n_classes, run.config, watch)
         probabilities = predict_probabilities(trained.network, bank)
-        trusted = trained.system.cpu().trusts(probabilities)
-        if trusted is not None:
-            run.folder.write_arrays(PSEUDO_LABELS, ids=run.dataset.ids, trusted=trusted.numpy())
+        found = trained.system.cpu().pseudo_labels(probabilities, embed(trained.network, bank))
+        if found is not None:
+            labels, trusted = found[0].numpy(), found[1].numpy()
+            run.folder.write_arrays(PSEUDO_LABELS, ids=run.dataset.ids, labels=labels, trusted=trusted)
         every = torch.ones(len(bank), dtype=torch.bool).numpy()
         run.folder.write_soft_labels(run.dataset.ids, run.dataset.class_names, probabilities.numpy(), every)
         _write_classifier(run, trained.network, bank)

@@ -40,12 +40,10 @@ def summarize(
         labels = folder.read_soft_labels(dataset.ids)
         summary |= metrics.annotation_metrics(labels.soft_labels[rows], labels.covered[rows], dataset.truth[rows])
     if folder.has("pseudo_labels.npz"):
-        labels = folder.read_soft_labels(dataset.ids)
-        trusted = folder.read_arrays("pseudo_labels.npz", "trusted")["trusted"][rows]
-        summary["mask_rate"] = float(trusted.mean())
-        summary["proxy_label_accuracy"] = metrics.accuracy(
-            labels.soft_labels[rows][trusted].argmax(1), dataset.truth[rows][trusted]
-        )
+        pseudo = folder.read_arrays("pseudo_labels.npz", "labels", "trusted")
+        trusted = rows[pseudo["trusted"][rows]]
+        summary["mask_rate"] = len(trusted) / len(rows)
+        summary["proxy_label_accuracy"] = metrics.accuracy(pseudo["labels"][trusted], dataset.truth[trusted])
     if test_probabilities is not None:
         summary["test_accuracy"] = metrics.accuracy(test_probabilities.argmax(1), dataset.test_truth)
         summary["test_log_loss"] = metrics.log_loss(test_probabilities, dataset.test_truth)

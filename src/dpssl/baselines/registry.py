@@ -18,6 +18,7 @@ from dpssl.baselines.remixmatch import ReMixMatch
 from dpssl.baselines.supervised import Supervised
 from dpssl.baselines.system import MethodSettings, System
 from dpssl.baselines.uda import UDA
+from dpssl.baselines.usadtm import USADTM
 from dpssl.config import convert
 from dpssl.errors import InputError
 
@@ -32,6 +33,7 @@ SYSTEMS: dict[str, type[System]] = {
     "remixmatch": ReMixMatch,
     "fixmatch": FixMatch,
     "fixmatch-cta": FixMatchCTA,
+    "usadtm": USADTM,
     "flexmatch": FlexMatch,
     "freematch": FreeMatch,
 }

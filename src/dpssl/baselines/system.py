@@ -158,5 +158,13 @@ class System(nn.Module):
         """Which rows of (n, C) the system would take as pseudo-labels now, (n,); None where it has none."""
         return None
 
+    def pseudo_labels(self, probabilities: Tensor, features: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The label of each image, and whether it would be trained on now, (n,) each; None where there are none.
+
+        From the classifier's probabilities (n, C) and pooled features (n, D).
+        """
+        trusted = self.trusts(probabilities)
+        return None if trusted is None else (probabilities.argmax(-1), trusted)
+
     def start(self, generator: torch.Generator) -> None:
         """Draw the start of its own parameters, if it has any."""

@@ -41,6 +41,7 @@ METHODS = (
     "remixmatch",
     "fixmatch",
     "fixmatch-cta",
+    "usadtm",
     "flexmatch",
     "freematch",
     "supervised",

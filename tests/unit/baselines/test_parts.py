@@ -47,10 +47,10 @@ def test_mixup_keeps_a_row_nearer_to_itself() -> None:
 
 def test_mixup_draws_from_beta() -> None:
     """E max(λ, 1 - λ) of λ ~ Beta(1, 1), the uniform distribution, is 3/4; of a tiny α it goes to 1."""
-    targets, generator = torch.eye(4000), torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for alpha, expected in ((1.0, 0.75), (0.01, 1.0)):
-        _, mixed = mix_up(torch.zeros(4000, 1), targets, alpha, generator)
-        assert mixed.diagonal().mean().item() == pytest.approx(expected, abs=0.02)
+        _, mixed = mix_up(torch.zeros(1000, 1), torch.eye(1000), alpha, generator)
+        assert mixed.diagonal().mean().item() == pytest.approx(expected, abs=0.03)
 
 
 def test_no_alpha_is_no_mixup() -> None:

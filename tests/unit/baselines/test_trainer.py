@@ -18,7 +18,7 @@ from dpssl.training.watch import StopRequested, Watch
 
 Digits = tuple[ImageBank, Tensor]
 MakeConfig = Callable[..., Config]
-STATEFUL = ["flexmatch", "freematch"]
+STATEFUL = ["flexmatch", "freematch", "mean-teacher", "remixmatch", "fixmatch-cta", "usadtm"]
 
 
 def state(trained: Trained) -> dict[str, Tensor]:

@@ -1,0 +1,164 @@
+"""USADTM: mutual information, templates, matching and joining by hand, and its limits."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dpssl.baselines.usadtm import LEAST_VIEWS, mutual_information, triplet_loss
+
+MakeSystem = Callable[..., Any]
+
+
+class FeatureLearner:
+    """Stands for a learner that returns chosen logits and features, in the order of the views."""
+
+    def __init__(self, logits: list[torch.Tensor], features: list[torch.Tensor]) -> None:
+        self.given, self.n_targets, self.n_views = (tuple(logits), tuple(features)), 0, 0
+
+    def weak(self, images: torch.Tensor) -> torch.Tensor:
+        return images
+
+    strong = weak
+
+    def logits_and_features(self, *views: torch.Tensor, n_targets: int = 0) -> Any:
+        self.n_targets, self.n_views = n_targets, len(views)
+        return self.given
+
+
+def test_mutual_information_by_hand() -> None:
+    # P = (p p'ᵀ + its transpose) / 2 with one image: p = (.8, .2), p' = (.5, .5): P = (.4, .25; .25, .1), marginals
+    # (.65, .35).
+    joint = [[0.4, 0.25], [0.25, 0.1]]
+    margin = [0.65, 0.35]
+    expected = sum(joint[i][j] * math.log(joint[i][j] / (margin[i] * margin[j])) for i in range(2) for j in range(2))
+    found = mutual_information(torch.tensor([[0.8, 0.2]]), torch.tensor([[0.5, 0.5]]))
+    assert found.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_mutual_information_is_largest_for_sure_and_balanced_classes() -> None:
+    """The fact it rests on (IIC, Ji et al. 2019): log C where views agree surely on equal classes, 0 if constant."""
+    sure = torch.eye(4).repeat(3, 1)
+    assert mutual_information(sure, sure).item() == pytest.approx(math.log(4), abs=1e-4)
+    constant = torch.tensor([[0.7, 0.1, 0.1, 0.1]]).repeat(12, 1)
+    assert mutual_information(constant, constant).item() == pytest.approx(0, abs=1e-5)
+    logits = 40 * sure
+    assert triplet_loss(logits, logits, logits).item() == pytest.approx(-math.log(4), abs=1e-4)
+
+
+def test_templates_are_means_of_the_latest_views(make_system: MakeSystem) -> None:
+    system = make_system("usadtm", task={"n_classes": 2, "n_features": 1, "n_labeled": 2})
+    assert system.stored.shape == (2, 10, 1)
+    system.store(torch.tensor([[1.0], [10.0], [3.0]]), torch.tensor([0, 1, 0]))
+    assert system.templates().tolist() == [[2.0], [10.0]]
+    for value in range(10):
+        system.store(torch.tensor([[float(value)]]), torch.tensor([0]))
+    assert system.templates()[0].item() == pytest.approx(4.5)  # 0 to 9; the first two have left
+
+
+@pytest.fixture
+def matching(make_system: MakeSystem) -> Any:
+    """Templates (1, 0) and (0, 4)."""
+    system = make_system("usadtm", n_joining=0, aggregation_weight=0, task={"n_classes": 2, "n_features": 2})
+    for _ in range(LEAST_VIEWS + 1):
+        system.store(torch.tensor([[1.0, 0.0], [0.0, 4.0]]), torch.tensor([0, 1]))
+    system.steps_seen.fill_(50)
+    return system
+
+
+def test_both_distances_must_agree_and_be_near(matching: Any) -> None:
+    features = torch.tensor(
+        [
+            [0.9, 0.1],  # near to the first in every way
+            [0.0, 3.5],  # near to the second
+            [0.0, 1.0],  # along the second, but nearer to the first: √2 against 3
+            [1.0, 1.0],  # at 45 degrees: cosine .71
+        ]
+    )
+    matched = matching.match(features)
+    assert matched.label.tolist()[:3] == [0, 1, 1]
+    assert matched.counts.tolist() == [True, True, False, False]
+    matching.n_stored[1] = LEAST_VIEWS
+    assert not matching.match(features).counts.any()
+
+
+def test_losses_by_hand_without_representation_learning(matching: Any, make_batch: Callable[..., Any]) -> None:
+    """Of three images two match: the mean of their cross-entropies on the strong view, log 4 and log 2."""
+    rows = torch.tensor([[0.25, 0.75], [0.5, 0.5], [0.9, 0.1]]).log()
+    learner = FeatureLearner(
+        [torch.zeros(1, 2), rows, torch.zeros(3, 2)],
+        [torch.tensor([[1.0, 0.0]]), torch.zeros(3, 2), torch.tensor([[0.9, 0.1], [0.0, 3.5], [1.0, 1.0]])],
+    )
+    loss, metrics = matching.loss(make_batch(labels=[0], n_unlabeled=3), learner)
+    assert metrics["unlabeled_loss"].item() == pytest.approx(math.log(8) / 2)
+    assert metrics["pseudo_label_rate"].item() == pytest.approx(2 / 3)
+    assert loss.item() == pytest.approx(math.log(2) + math.log(8) / 2)
+    assert (learner.n_views, learner.n_targets) == (3, 1)
+    assert "aggregation_loss" not in metrics
+
+
+def test_representation_learning_adds_its_weighted_loss(
+    make_system: MakeSystem, make_batch: Callable[..., Any]
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = [torch.randn(n, 3, generator=generator) for n in (1, 5, 5, 5)]
+    learner = FeatureLearner(logits, [torch.ones(n, 4) for n in (1, 5, 5, 5)])
+    system = make_system("usadtm", n_joining=0)
+    for step, weight in ((0, 0.0), (1, 0.0), (2, 0.1)):  # from epoch 20 of 1,024: after 1.95 of 100 steps
+        loss, metrics = system.loss(make_batch(n_unlabeled=5), learner)
+        expected = triplet_loss(logits[2], logits[3], logits[1])
+        assert metrics["aggregation_loss"].item() == pytest.approx(expected.item())
+        assert loss.item() == pytest.approx((metrics["labeled_loss"] + weight * expected).item()), step
+    assert (learner.n_views, learner.n_targets) == (4, 0)
+
+
+def test_the_surest_of_each_class_join_the_labelled(make_system: MakeSystem) -> None:
+    system = make_system("usadtm", n_joining=2, task={"n_classes": 2, "n_labeled": 4, "n_steps": 2048})
+    system.steps_seen.fill_(100)
+    labels, scores = torch.tensor([0, 0, 0, 1]), torch.tensor([0.5, 0.9, 0.7, 0.6])
+    system.note_surest(labels, scores, torch.tensor([10, 11, 12, 13]))
+    assert system.surest_position.tolist() == [[11, 12], [13, -1]]
+    assert (system.joined == -1).all()  # the epoch, of two steps, is not over
+    system.steps_seen.add_(1)
+    system.note_surest(torch.tensor([1]), torch.tensor([0.8]), torch.tensor([14]))
+    assert system.joined.tolist() == [[11, 12], [14, 13]]
+    assert (system.surest_position == -1).all()
+
+    every_image = torch.arange(20, dtype=torch.uint8).view(20, 1, 1, 1)
+    blank, given = torch.zeros(4000, 1, 1, 1, dtype=torch.uint8), torch.full((4000,), 7)
+    images, labels = system.join(blank, given, every_image, torch.Generator().manual_seed(0))
+    assert set(zip(images.flatten().tolist(), labels.tolist(), strict=True)) == {
+        (0, 7), (11, 0), (12, 0), (13, 1), (14, 1)
+    }  # fmt: skip
+    assert (labels != 7).float().mean().item() == pytest.approx(0.5, abs=0.03)  # four joined four
+
+
+def test_nobody_joins_before_somebody_is_chosen(make_system: MakeSystem) -> None:
+    system = make_system("usadtm")
+    images, labels = torch.zeros(5, 1, 2, 2, dtype=torch.uint8), torch.arange(5) % 3
+    same = system.join(images, labels, torch.ones(9, 1, 2, 2, dtype=torch.uint8), torch.Generator())
+    assert torch.equal(same[0], images)
+    assert torch.equal(same[1], labels)
+
+
+def test_pseudo_labels_are_the_templates(matching: Any) -> None:
+    labels, trusted = matching.pseudo_labels(torch.tensor([[0.1, 0.9]]), torch.tensor([[0.9, 0.1]]))
+    assert (labels.tolist(), trusted.tolist()) == ([0], [True])
+
+
+def test_without_matches_it_is_supervised(make_system: MakeSystem, make_batch: Callable[..., Any]) -> None:
+    """The limit in which no template is near enough, and nothing is aggregated or joins."""
+    system = make_system("usadtm", aggregation_weight=0, n_joining=0, least_cosine=1)
+    logits = [torch.randn(n, 3, generator=torch.Generator().manual_seed(n)) for n in (2, 4, 4)]
+    learner = FeatureLearner(logits, [torch.randn(n, 4, generator=torch.Generator().manual_seed(n)) for n in (2, 4, 4)])
+    loss, _ = system.loss(make_batch(labels=[0, 1], n_unlabeled=4), learner)
+    assert loss.item() == pytest.approx(F.cross_entropy(logits[0], torch.tensor([0, 1])).item())
+
+
+def test_published_settings(make_system: MakeSystem) -> None:
+    """The authors' code: cosine .85, λ_u = 1, weight .1 of the mutual information, 4 joining a class at 40 labels."""
+    s = make_system("usadtm").settings
+    assert (s.least_cosine, s.unlabeled_weight, s.aggregation_weight, s.n_joining) == (0.85, 1, 0.1, 4)
