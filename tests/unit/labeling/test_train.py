@@ -11,6 +11,8 @@ from torch import Tensor
 from dpssl.config import Config
 from dpssl.data.batches import ImageBank
 from dpssl.errors import InputError
+from dpssl.labeling import train
+from dpssl.labeling.objective import SemiSupervised
 from dpssl.labeling.train import train_lfs
 from dpssl.training.watch import StopRequested, Watch
 
@@ -46,6 +48,23 @@ def unbroken(digits: Digits, tiny_config: MakeConfig, tmp_path_factory: pytest.T
     network = train_lfs(*digits, 3, tiny_config(), watch)
     assert watch.windows == UNBROKEN
     return {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+@pytest.mark.parametrize(("setting", "shares"), [("1,2,5", [0.125, 0.25, 0.625]), ("estimated", [1 / 3] * 3)])
+def test_predictions_are_aligned_to_the_class_prior(
+    setting: str, shares: list[float], digits: Digits, tiny_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An LF that may name every class should name each as often as its share; the labels here are balanced."""
+    balances: list[Tensor] = []
+
+    class Noting(SemiSupervised):
+        def __init__(self, network: Any, settings: Any, class_balance: Tensor) -> None:
+            super().__init__(network, settings, class_balance)
+            balances.append(class_balance)
+
+    monkeypatch.setattr(train, "SemiSupervised", Noting)
+    train_lfs(*digits, 3, tiny_config(class_prior=setting, alignment=True), Watch(progress=False))
+    assert balances[0].tolist() == pytest.approx(shares)
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

@@ -49,7 +49,8 @@ class PublishedSet:
 
 
 TORONTO, STANFORD = "https://www.cs.toronto.edu/~kriz", "http://ufldl.stanford.edu/housenumbers"
-CIFAR10_FILES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
+CIFAR10_TRAIN, CIFAR10_TEST = tuple(f"data_batch_{number}" for number in range(1, 6)), "test_batch"
+CIFAR10_FILES = (*CIFAR10_TRAIN, CIFAR10_TEST)
 CIFAR10_LAYOUTS = (
     Layout(
         "cifar-binary",

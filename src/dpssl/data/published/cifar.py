@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpssl.data.published.catalog import CIFAR10_TEST, CIFAR10_TRAIN
 from dpssl.data.published.files import SetFiles, damaged, read_whole
 from dpssl.data.published.parts import Part, check_labels
 from dpssl.data.published.safe_pickle import read_pickle
@@ -18,8 +19,6 @@ from dpssl.errors import InputError
 
 SIDE = 32
 IMAGE_BYTES = 3 * SIDE * SIDE
-CIFAR10_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
-CIFAR10_TEST = "test_batch"
 LABEL_KEYS = {"cifar10": b"labels", "cifar100": b"fine_labels", "cifar100-coarse": b"coarse_labels"}
 
 

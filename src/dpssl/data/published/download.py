@@ -21,6 +21,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from dpssl import __version__
+from dpssl.data.published.files import writing
 from dpssl.errors import InputError
 
 BLOCK = 1 << 18
@@ -35,7 +36,7 @@ def download(url: str, target: Path, md5: str) -> None:
     if urlsplit(url).scheme not in ("http", "https"):
         raise InputError(f"{url}: not an address that starts with http:// or https://")
     part = part_of(target)
-    try:
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         resumed = part.exists()
         found = _receive(url, part)
@@ -49,10 +50,6 @@ def download(url: str, target: Path, md5: str) -> None:
                 "name another server with --mirror"
             )
         os.replace(part, target)
-    except OSError as error:
-        raise InputError(
-            f"{target}: cannot be written ({error.strerror or error}); free some space or choose another --to"
-        ) from error
 
 
 def part_of(target: Path) -> Path:

@@ -1,6 +1,7 @@
 """`dpssl data fetch`: a published set from its publisher, or from a mirror, into a data folder where `--data` finds it.
 
-An archive is unpacked to the folder that the set is published in, its listed files alone, and then removed.
+An archive is unpacked to the folder that the set is published in, its listed files alone, and then removed, unless it
+was there before.
 """
 
 import os
@@ -35,23 +36,21 @@ def fetch_published(name: str, to: Path, mirror: str = "", say: Callable[[str], 
         return folder
     archive = to / layout.archive
     (file,) = published.downloads
-    _get(file, archive, mirror, say)
-    try:
-        unpack(archive, layout.folders[0], layout.files, folder, f"dpssl data fetch {name}")
-        archive.unlink()
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written ({error.strerror or error}); free some space or choose another --to"
-        ) from error
+    downloaded = _get(file, archive, mirror, say)
+    unpack(archive, layout.folders[0], layout.files, folder, f"dpssl data fetch {name}")
+    if downloaded:
+        archive.unlink(missing_ok=True)
     say(f"{folder}: unpacked")
     return folder
 
 
-def _get(file: Download, target: Path, mirror: str, say: Callable[[str], None]) -> None:
+def _get(file: Download, target: Path, mirror: str, say: Callable[[str], None]) -> bool:
+    """Whether it had to be downloaded."""
     if target.is_file() and md5_of(target) == file.md5:
         say(f"{target}: is there, checksum right")
-        return
+        return False
     url = f"{mirror.rstrip('/')}/{file.file}" if mirror else file.url
     say(f"{target}: from {url}")
     download(url, target, file.md5)
     say(f"{target}: checksum right")
+    return True

@@ -10,7 +10,7 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Protocol, cast
@@ -121,20 +121,43 @@ def damaged(files: SetFiles, name: str, problem: str) -> InputError:
     return InputError(f"{files.place(name)}: {problem}; get the published file again with `{files.fetch}`")
 
 
-def unpack(archive: Path, folder: str, names: Iterable[str], target: Path, fetch: str) -> None:
-    """Write the files called `names` out of the archive into `target`, which appears whole or not at all."""
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A disk that is full or may not be written to is an InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror or error}); free some space or choose another --to"
+        ) from error
+
+
+def unpack(archive: Path, folder: str, names: Sequence[str], target: Path, fetch: str) -> None:
+    """Write the files called `names` out of the archive into `target`, each whole or not at all.
+
+    By the first of them the set is found, so it comes last; what else lies in `target` stays.
+    """
     files = ArchiveFiles(archive, folder, fetch)
     unfinished = target.with_name(f".{target.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
     try:
-        for name in names:
-            with open_file(files, name) as content, (unfinished / name).open("wb") as copy:
-                shutil.copyfileobj(content, copy, BLOCK)
-                copy.flush()
-                os.fsync(copy.fileno())
-        shutil.rmtree(target, ignore_errors=True)
-        unfinished.rename(target)
+        with writing(target):
+            unfinished.mkdir(parents=True)
+            for name in names:
+                _copy(files, name, unfinished / name)
+            target.mkdir(exist_ok=True)
+            for name in reversed(names):
+                os.replace(unfinished / name, target / name)
     finally:
         files.close()
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _copy(files: SetFiles, name: str, target: Path) -> None:
+    with target.open("wb") as copy:
+        with open_file(files, name) as content:
+            while block := content.read(BLOCK):
+                with writing(target):  # not the archive's fault
+                    copy.write(block)
+        copy.flush()
+        os.fsync(copy.fileno())

@@ -1,5 +1,6 @@
 """`dpssl data fetch` against a server on this machine: whole, cut, resumed, lying and missing files."""
 
+import errno
 import gzip
 import hashlib
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from dpssl.cli import main
 from dpssl.data.published import download as downloading
+from dpssl.data.published import files as unpacking
 from dpssl.data.published.catalog import PUBLISHED
 from dpssl.data.published.download import download, part_of
 from dpssl.data.published.fetch import fetch_published
@@ -257,6 +259,34 @@ def test_an_archive_without_a_file_is_named(
     with pytest.raises(InputError, match=r"cifar-100-binary/test\.bin\): cannot be read"):
         fetch_published("cifar100", data_folder, server.url, lambda _: None)
     assert not (data_folder / "cifar-100-binary").exists()
+
+
+def test_what_was_there_before_stays(offer: Callable[..., Any], server: Server, data_folder: Path) -> None:
+    offer("cifar10", "cifar10-binary", "cifar-10-binary.tar.gz")
+    archive, folder = data_folder / "cifar-10-binary.tar.gz", data_folder / "cifar-10-batches-bin"
+    archive.write_bytes(server.files[archive.name])
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    (folder / "data_batch_1.bin").write_text("cut short")
+    fetch_published("cifar10", data_folder, server.url, lambda _: None)
+    assert server.asked == []
+    assert archive.exists()
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert len(load_dataset("cifar10").images) == 50
+
+
+def test_a_disk_that_fills_up_while_unpacking_is_said(
+    offer: Callable[..., Any], server: Server, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer("cifar10", "cifar10-binary", "cifar-10-binary.tar.gz")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(unpacking.os, "fsync", full)
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\); free some space"):
+        fetch_published("cifar10", data_folder, server.url, lambda _: None)
+    assert not list(data_folder.glob("cifar-10-batches-bin/*"))
 
 
 def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
