@@ -60,7 +60,8 @@ def _read_images(files: SetFiles, file: str, into: Images) -> None:
             planes = np.frombuffer(read_up_to(content, len(block) * IMAGE_BYTES), np.uint8)
             if planes.size < block.size:
                 raise damaged(files, file, "is cut short")
-            block[:] = planes.reshape(-1, 3, SIDE, SIDE).transpose(0, 3, 2, 1)
+            for channel in range(3):  # a third of the time of one transposition of all three
+                block[..., channel] = planes.reshape(-1, 3, SIDE, SIDE)[:, channel].swapaxes(1, 2)
 
 
 def _check_one_each(files: SetFiles, file: str, n_labels: int, n_images: int) -> None:

@@ -23,6 +23,7 @@ def read_mat(files: SetFiles, file: str, n_classes: int) -> Part:
         arrays = read_mat5(content, ("X", "y"), MOST_BYTES)
     except (ValueError, zlib.error) as error:
         raise damaged(files, file, f"is no readable MATLAB 5 file ({error})") from error
+    del content  # 1.3 GB less while the images are turned
     images, labels = arrays.get("X"), arrays.get("y")
     if images is None or images.dtype != np.uint8 or images.shape[:-1] != (SIDE, SIDE, 3) or not images.shape[-1]:
         raise damaged(files, file, f"its X is no uint8 array of ({SIDE}, {SIDE}, 3, n)")
