@@ -40,6 +40,8 @@ def load_dataset(
     settings = settings or DataConfig()
     if labels and is_built_in(data):
         raise InputError(f"--labels {labels}: --data {data} has its own labels; leave one of the two out")
+    if settings.image_size and is_built_in(data):
+        raise InputError(f"--image-size {settings.image_size}: only for image files; {data} is taken as it is")
     if data == "digits":
         return _load_digits()
     if data in PUBLISHED:

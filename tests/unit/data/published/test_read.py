@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpssl.config import DataConfig
 from dpssl.data.published.catalog import PUBLISHED
 from dpssl.data.readers import load_dataset
 from dpssl.errors import InputError
@@ -96,6 +97,12 @@ def test_a_missing_set_names_the_places_and_the_command(name: str, data_folder: 
     for folder in (data_folder, Path("data"), Path.home() / ".cache" / "dpssl"):
         assert str(folder) in str(error.value)
     assert f"{name}.npz" in str(error.value)
+
+
+def test_published_images_keep_their_size(write_set: Callable[..., Any]) -> None:
+    write_set("mnist")
+    with pytest.raises(InputError, match=r"--image-size 32: only for image files; mnist is taken as it is"):
+        load_dataset("mnist", settings=DataConfig(image_size=32))
 
 
 def test_class_names_are_as_many_as_published() -> None:
