@@ -34,7 +34,8 @@ class RunImages:
         data = recorded.get("data") if isinstance(recorded, Mapping) else None
         if not isinstance(data, str):
             raise RunFolderError(f"{folder.path(IMAGES)}: is damaged (no text `data`); take it from a copy of the run")
-        return cls(Path(data) if Path(data).is_dir() else None, load_pixels)
+        has_files = bool(recorded.get("decoding")) and Path(data).is_dir()
+        return cls(Path(data) if has_files else None, load_pixels)
 
     def file_of(self, id: str) -> Path:
         """The file an image was read from."""

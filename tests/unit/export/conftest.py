@@ -64,7 +64,7 @@ def image_files(tmp_path: Path) -> Callable[[], tuple[LabelRows, RunImages]]:
         folder = RunFolder(tmp_path / "file-run")
         soft_labels = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
         folder.write_soft_labels(ids, ("cat", "dog"), soft_labels, np.array([True, True, False]))
-        folder.write_json("images.json", {"data": str(root), "shape": [8, 8, 1]})
+        folder.write_json("images.json", {"data": str(root), "shape": [8, 8, 1], "decoding": {"image_size": 8}})
         return read_labels(folder), RunImages.of(folder, lambda: pytest.fail("the files are there"))
 
     return make
