@@ -10,11 +10,13 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from dpssl import __version__, commands
+from dpssl.commands.command import Command
 from dpssl.commands.session import EXIT_SIGNAL
-from dpssl.errors import DPSSLError
+from dpssl.errors import DPSSLError, InputError, ReportedElsewhere
 
 EXIT_BAD_INPUT = 2
 COMMANDS = {command.name: command for command in commands.ALL}
@@ -30,13 +32,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            return COMMANDS[command].run(chosen)
+            with _processes(COMMANDS[command]):
+                return COMMANDS[command].run(chosen)
+        except ReportedElsewhere:
+            return EXIT_BAD_INPUT
         except DPSSLError as problem:
-            print(f"dpssl {command}: {problem}", file=sys.stderr)
+            number = "" if _number() == 0 else f" (process {_number()})"
+            print(f"dpssl {command}{number}: {problem}", file=sys.stderr)
             return EXIT_BAD_INPUT
         except KeyboardInterrupt:
             print("\nstopped; `dpssl resume` continues from the last checkpoint", file=sys.stderr)
             return EXIT_SIGNAL + signal.SIGINT
+
+
+def _number() -> int:
+    """Of this process among those that torchrun started, or 0."""
+    return int(os.environ.get("RANK", "0")) if "TORCHELASTIC_RUN_ID" in os.environ else 0
+
+
+def _processes(command: Command) -> AbstractContextManager[None]:
+    """Join the other processes where torchrun started several."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ["WORLD_SIZE"] == "1":
+        return nullcontext()
+    if not command.takes_processes:
+        takers = ", ".join(name for name, other in COMMANDS.items() if other.takes_processes)
+        raise InputError(
+            f"torchrun started {os.environ['WORLD_SIZE']} processes, which only {takers} use; run it alone"
+        )
+    from dpssl.training.distributed import joined
+
+    return joined()
 
 
 def _parser() -> argparse.ArgumentParser:

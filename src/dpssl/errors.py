@@ -26,5 +26,9 @@ class RunFolderError(DPSSLError, OSError):
     """A run folder cannot be read, written or resumed."""
 
 
+class ReportedElsewhere(DPSSLError):
+    """Another process of the same run failed and says why; this one ends without a word."""
+
+
 class TrainingError(DPSSLError, RuntimeError):
     """Training cannot go on: a diverging loss, no device memory, no such device."""

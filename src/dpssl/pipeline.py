@@ -20,6 +20,7 @@ from dpssl.end_model.predict import embed, predict_probabilities
 from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
 from dpssl.end_model.train import STAGE as STAGE_END
 from dpssl.end_model.train import train_end_model
+from dpssl.errors import InputError
 from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.labeling.train import STAGE_MCL, STAGE_SSL, build_network, train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
@@ -27,6 +28,7 @@ from dpssl.nets.classifier import Classifier
 from dpssl.runs import Run, note_environment
 from dpssl.step_files import VoteFile
 from dpssl.summary import summarize
+from dpssl.training.distributed import on_writer, share
 from dpssl.training.watch import Watch
 
 VOTES, SOFT_LABELS, EMBEDDINGS, SUMMARY = "votes.npz", "soft_labels.npz", "embeddings.npz", "summary.json"
@@ -67,6 +69,8 @@ def _forget_what_follows(run: Run, step: str) -> None:
 
 def _remove(run: Run, steps: list[str]) -> None:
     """The last step first: a kill half-way leaves no result whose source is gone."""
+    if not run.writes:
+        return
     run.folder.path(SUMMARY).unlink(missing_ok=True)
     for step in reversed(steps):
         for name in RESULTS[step]:
@@ -77,47 +81,52 @@ def _remove(run: Run, steps: list[str]) -> None:
 
 def _clear_checkpoints(run: Run, step: str) -> None:
     for stage in STAGES[step]:
-        Watch(run.folder.folder).clear(stage)
+        Watch(run.folder.folder if run.writes else None).clear(stage)
 
 
 def train_labeling_functions(run: Run) -> None:
     """Step 1: images and few labels -> votes.npz (and the network, in lf_model.safetensors)."""
-    if run.folder.has(VOTES):
+    if run.has(VOTES):
         return _clear_checkpoints(run, "lfs")
     bank = _bank(run)
     _forget_what_follows(run, "lfs")
     with run.step("lfs") as watch:
         network = train_lfs(bank, torch.from_numpy(run.split.given_labels), run.dataset.n_classes, run.config, watch)
         found = cast_votes(network, bank)
-        watch.log.rewind("votes", -1)
-        watch.log.write("votes", 0, feature_diagnostics(network, bank))
-        run.folder.write_safetensors(LF_MODEL, network.state_dict(), {"network": "dpssl LFNetwork"})
-        run.folder.write_votes(
-            VoteFile(found.votes, found.confidence, found.specialties, run.dataset.ids, run.dataset.class_names)
-        )
+        if run.writes:
+            watch.log.rewind("votes", -1)
+            watch.log.write("votes", 0, feature_diagnostics(network, bank))
+            run.folder.write_safetensors(LF_MODEL, network.state_dict(), {"network": "dpssl LFNetwork"})
+            run.folder.write_votes(
+                VoteFile(found.votes, found.confidence, found.specialties, run.dataset.ids, run.dataset.class_names)
+            )
     _clear_checkpoints(run, "lfs")
 
 
 def resolve_votes(run: Run) -> None:
     """Step 2: votes.npz and the given labels -> soft_labels.npz, soft_labels.csv and label_model.safetensors."""
-    if run.folder.has(SOFT_LABELS):
+    if run.has(SOFT_LABELS):
         return
+    with run.step("label") as watch:
+        on_writer(lambda: _fit_label_model(run, watch))
+
+
+def _fit_label_model(run: Run, watch: Watch) -> None:
     file, settings = run.folder.read_votes(run.dataset.ids), run.config.label_model
     _forget_what_follows(run, "label")
-    with run.step("label") as watch:
-        watch.say(f"Step 2 of 3, label model: {settings.label_model}, {len(file.votes):,} images")
-        model = LabelModel(run.dataset.n_classes, settings.label_model)
-        confidence = confidence_for(settings.label_model, file.confidence) if settings.use_confidence else None
-        balance = class_prior(settings.class_prior, run.split.given_labels, run.dataset.n_classes)
-        model.fit(file.votes, run.split.given_labels, confidence, file.specialties, class_balance=balance)
-        soft_labels = model.predict_proba(file.votes, confidence)
-        model.save(run.folder.path(LABEL_MODEL))
-        run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, covered(file.votes))
+    watch.say(f"Step 2 of 3, label model: {settings.label_model}, {len(file.votes):,} images")
+    model = LabelModel(run.dataset.n_classes, settings.label_model)
+    confidence = confidence_for(settings.label_model, file.confidence) if settings.use_confidence else None
+    balance = class_prior(settings.class_prior, run.split.given_labels, run.dataset.n_classes)
+    model.fit(file.votes, run.split.given_labels, confidence, file.specialties, class_balance=balance)
+    soft_labels = model.predict_proba(file.votes, confidence)
+    model.save(run.folder.path(LABEL_MODEL))
+    run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, covered(file.votes))
 
 
 def train_classifier(run: Run) -> None:
     """Step 3: images, given labels and soft labels -> end_model.safetensors and embeddings.npz."""
-    if run.folder.has(END_MODEL):
+    if run.has(END_MODEL):
         return _clear_checkpoints(run, "train")
     bank, file = _bank(run), run.folder.read_soft_labels(run.dataset.ids)
     _forget_what_follows(run, "train")
@@ -137,6 +146,8 @@ def train_classifier(run: Run) -> None:
 
 def fit_baseline(run: Run) -> None:
     """Another method in the place of the three steps: the same files, its own predictions as soft labels."""
+    if share().size > 1:
+        raise InputError(f"torchrun: --method {run.config.baseline.method} trains in one process; start it alone")
     if run.folder.has(END_MODEL):
         return _clear_checkpoints(run, "fit")
     bank = _bank(run)
@@ -156,13 +167,20 @@ def fit_baseline(run: Run) -> None:
 
 
 def _write_classifier(run: Run, network: Classifier, bank: ImageBank) -> None:
-    run.folder.write_arrays(EMBEDDINGS, ids=run.dataset.ids, embeddings=embed(network, bank).half().numpy())
-    save_end_model(run.folder, network, bank, run.dataset.class_names, run.config.backbone)
+    embeddings = embed(network, bank).half().numpy()
+    if run.writes:
+        run.folder.write_arrays(EMBEDDINGS, ids=run.dataset.ids, embeddings=embeddings)
+        save_end_model(run.folder, network, bank, run.dataset.class_names, run.config.backbone)
 
 
 def evaluate(run: Run) -> dict[str, Any]:
     """Score what the run has made against the truth, where it is known -> summary.json. Trains and chooses nothing."""
-    summary = summarize(run.folder, run.dataset, run.split, _test_probabilities(run))
+    test_probabilities = _test_probabilities(run)
+    return _write_summary(run, test_probabilities) if run.writes else {}
+
+
+def _write_summary(run: Run, test_probabilities: Any) -> dict[str, Any]:
+    summary = summarize(run.folder, run.dataset, run.split, test_probabilities)
     summary |= {
         "minutes": round(sum(run.minutes().values()), 3),
         "minutes_per_step": run.minutes(),
@@ -175,10 +193,11 @@ def evaluate(run: Run) -> dict[str, Any]:
 
 
 def _test_probabilities(run: Run) -> Any:
-    if not run.folder.has(END_MODEL) or len(run.dataset.test_images) == 0:
+    if not run.has(END_MODEL) or len(run.dataset.test_images) == 0:
         return None
     model = load_end_model(run.folder, run.device)
-    return predict_probabilities(model.network, model.bank.with_images(run.dataset.test_images)).numpy()
+    bank = model.bank.with_images(run.dataset.test_images, run.config.run.image_memory)
+    return predict_probabilities(model.network, bank).numpy()
 
 
 def _lf_backbone(run: Run) -> dict[str, torch.Tensor]:
@@ -189,6 +208,6 @@ def _lf_backbone(run: Run) -> dict[str, torch.Tensor]:
 
 
 def _bank(run: Run) -> ImageBank:
-    """The images on the device that trains."""
+    """The images for the device that trains."""
     note_environment(run)
-    return ImageBank.from_numpy(run.dataset.images, run.device)
+    return ImageBank.from_numpy(run.dataset.images, run.device, run.config.run.image_memory)

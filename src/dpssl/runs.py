@@ -33,14 +33,15 @@ from dpssl.labeling.train import build_network
 from dpssl.nets.backbones import check_backbone
 from dpssl.run_folder import LOCK, RunFolder
 from dpssl.step_files import damaged_table
+from dpssl.training.distributed import anyone, is_writer, on_writer, writer_first
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import StopRequested, Watch
 
 CONFIG, IMAGES, SPLIT, PROGRESS = "config.toml", "images.json", "split.json", "progress.json"
 DAMAGED = "damaged.csv"
-# These may change from command to command. The first two never change a result; another device or number of threads
+# These may change from command to command. The first three never change a result; another device or number of threads
 # rounds differently, and a checkpoint continues on its own kind of device only (see dpssl.training.watch).
-FREE_TO_CHANGE = ("max_minutes", "checkpoint_minutes", "device", "threads")
+FREE_TO_CHANGE = ("max_minutes", "checkpoint_minutes", "image_memory", "device", "threads")
 
 
 @dataclass
@@ -62,6 +63,15 @@ class Run:
     def device(self) -> torch.device:
         return pick_device(self.config.run.device)
 
+    @property
+    def writes(self) -> bool:
+        """Whether this process keeps the folder: the only one does, or the first of several that train together."""
+        return is_writer()
+
+    def has(self, name: str) -> bool:
+        """Whether the folder holds this file, the same answer in every process."""
+        return bool(on_writer(lambda: self.folder.has(name)))
+
     def minutes(self) -> dict[str, float]:
         """Minutes of each finished step."""
         return dict(self.folder.read_json(PROGRESS)["minutes"]) if self.folder.has(PROGRESS) else {}
@@ -73,12 +83,12 @@ class Run:
     @contextmanager
     def step(self, name: str) -> Iterator[Watch]:
         """Time a step, give it its watch, and note its minutes when it is done."""
-        if self.stop_requested:
+        if anyone(self.stop_requested):
             raise StopRequested(name)
         limits = self.config.run
         spent = (time.monotonic() - self.started) / 60
         self.watch = Watch(
-            self.folder.folder,
+            self.folder.folder if self.writes else None,
             settings_that_matter(self.config),
             max_minutes=max(1e-6, limits.max_minutes - spent) if limits.max_minutes else 0.0,
             checkpoint_minutes=limits.checkpoint_minutes,
@@ -86,7 +96,8 @@ class Run:
         )
         try:
             yield self.watch
-            self.note_minutes({**self.minutes(), name: round(self.watch.minutes(), 4)})
+            taken = round(self.watch.minutes(), 4)
+            on_writer(lambda: self.note_minutes({**self.minutes(), name: taken}))  # the others wait for its files
         finally:
             self.watch = None
 
@@ -104,10 +115,12 @@ def start_run(config: Config, out: str | None = None, *, progress: bool = True) 
     check_backbone(config.backbone)
     _use_threads(config)
     environment = _environment(config)
-    everything = _load(config, config.data.data, progress)
+    everything = writer_first(lambda: _load(config, config.data.data, progress and is_writer()))
     dataset, split = split_as_asked(everything, config.data, config.run.seed)
     check_on_data(config, dataset, split)
-    folder = RunFolder.create(out)
+    folder = RunFolder(Path(on_writer(lambda: str(RunFolder.create(out).folder))))
+    if not is_writer():
+        return Run(folder, config, dataset, split, environment, progress=False)
     run = Run(folder, config, dataset, split, environment, _lock(folder), progress)
     _write_config(run)  # first: a folder with a config can be resumed, everything else follows from it
     _note_images(folder, everything, describe_images(config.data.data, everything))
@@ -141,7 +154,8 @@ def use_config(run: Run, config: Config) -> None:
 def change_config(run: Run, config: Config) -> None:
     """Go on with other settings, which `check` has passed. One rename changes settings and checksum together."""
     use_config(run, config)
-    _write_config(run)
+    if run.writes:
+        _write_config(run)
 
 
 def note_environment(run: Run) -> None:
@@ -149,7 +163,8 @@ def note_environment(run: Run) -> None:
     now = _environment(run.config)
     if run.environment != now:
         run.environment = now
-        _write_config(run)
+        if run.writes:
+            _write_config(run)
 
 
 def _write_config(run: Run) -> None:
@@ -163,8 +178,13 @@ def _write_config(run: Run) -> None:
 def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) -> Run:
     """The run in an existing folder, with the configuration it was started with.
 
-    One process at a time may open it to write results; `evaluate`, which replaces summary.json alone, needs no turn.
+    One process at a time may open it to write results; `evaluate`, which replaces summary.json alone, needs no turn. Of
+    processes that train together the first does, and may have to write what a kill left out before the others read.
     """
+    return writer_first(lambda: _open(path, writes and is_writer(), progress and is_writer()))
+
+
+def _open(path: str | Path, writes: bool, progress: bool) -> Run:
     folder = RunFolder.open(path)
     if not folder.has(CONFIG):
         raise RunFolderError(

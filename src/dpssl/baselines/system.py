@@ -72,7 +72,7 @@ class Learner:
     ) -> None:
         self.network, self.bank, self.config, self.generator = network, bank, config, generator
         self._averaged = averaged  # parameter names -> moving averages
-        self._augment = Augmenter(config.augment, generator, compiles(bank.images.device, config.optim.compile))
+        self._augment = Augmenter(config.augment, generator, compiles(bank.device, config.optim.compile))
 
     def weak(self, images: Tensor) -> Tensor:
         return self._augment.weak(images)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.baselines.system import Batch, Learner, System, Task
 from dpssl.config import Config
-from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly, unlabeled_pool
+from dpssl.data.batches import ImageBank, LabeledImages, unlabeled_pool
+from dpssl.data.feed import Feed, Source
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
@@ -33,7 +34,7 @@ class Trained:
 
 def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Config, watch: Watch) -> Trained:
     """Train `config.baseline.method` on `labels` (n,), -1 for the unlabelled."""
-    settings, device = config.labeling, bank.images.device
+    settings, device = config.labeling, bank.device
     labeled = LabeledImages.of(labels.to(device))
     network, system = start(config, n_classes, bank, labeled)
     optimizer = FlatSGD(
@@ -46,8 +47,12 @@ def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Conf
     draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
     learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
 
+    feed = start_feed(bank, labeled, pool, config)
+    given = labels.to(device)
+
     def compute() -> LossAndMetrics:
-        return system.loss(draw_batch(bank, labeled, pool, config, draws), learner)
+        mine, others = feed.parts()
+        return system.loss(Batch(mine.images, given[mine.positions], others.images, others.positions), learner)
 
     stage = Stage(
         STAGE,
@@ -60,14 +65,14 @@ def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Conf
         batch_flag="--batch-size",
         batch_size=settings.batch_size,
     )
-    train_stage(stage, compute, TrainState(optimizer, {"network": network, "system": system}, draws), watch)
+    train_stage(stage, compute, TrainState(optimizer, {"network": network, "system": system}, draws), watch, feed=feed)
     optimizer.use_average()
     return Trained(network.eval(), system.eval())
 
 
 def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImages) -> tuple[Classifier, System]:
     """Classifier and system on the bank's device, with drawn weights."""
-    device, n_channels = bank.images.device, bank.images.shape[1]
+    device, n_channels = bank.device, bank.images.shape[1]
     generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of fit"))
     network = Classifier(build_backbone(config.backbone, n_channels), n_classes)
     start_backbone(network.backbone, config.backbone, n_channels, generator)
@@ -88,9 +93,12 @@ def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImage
     return network.to(device).train(), system.to(device).train()
 
 
-def draw_batch(bank: ImageBank, labeled: LabeledImages, pool: Tensor, config: Config, draws: torch.Generator) -> Batch:
+def start_feed(bank: ImageBank, labeled: LabeledImages, pool: Tensor, config: Config) -> Feed:
     """Labelled images as evenly as can be; unlabelled ones from the positions in `pool`."""
     settings = config.labeling
-    draw = draw_evenly(len(labeled.positions), settings.batch_size, draws)
-    positions = pool[draw_any(len(pool), settings.batch_size * settings.unlabeled_ratio, draws)]
-    return Batch(bank.images[labeled.positions[draw]], labeled.labels[draw], bank.images[positions], positions)
+    n_unlabeled = settings.batch_size * settings.unlabeled_ratio
+    sources = [
+        Source(labeled.positions, settings.batch_size, "evenly", "--batch-size"),
+        Source(pool, n_unlabeled, "any", "--batch-size times --unlabeled-ratio"),
+    ]
+    return Feed(bank, sources, stream_seed(config.run.seed, f"images of stage {STAGE}"))

@@ -19,6 +19,7 @@ class Command:
     add_flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[dict[str, Any]], int]
     actions: tuple["Command", ...] = ()
+    takes_processes: bool = False  # whether torchrun may start several of it
 
 
 def with_actions(name: str, help: str, actions: tuple[Command, ...]) -> Command:

@@ -19,6 +19,7 @@ STEP_SECTIONS = {"label": ("label_model",), "train": ("end_model", "optim", "aug
 def open_for(chosen: dict[str, Any], command: str) -> "Run":
     """An existing run. Flags may change what the step may choose freely; anything else would make it another run."""
     from dpssl import runs
+    from dpssl.training.distributed import on_writer
     from dpssl.training.precision import pick_device
 
     run = runs.open_run(chosen["source"], writes=command != "evaluate")
@@ -44,7 +45,7 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
     if command != "label":  # which runs no network
         pick_device(changed.run.device)
     if command in STEP_SECTIONS:
-        _make_room(run, command, chosen["redo"], other_settings=before != after)
+        on_writer(lambda: _make_room(run, command, chosen["redo"], other_settings=before != after))
     if changed != run.config:
         runs.change_config(run, changed)
     return run
@@ -74,9 +75,12 @@ def finish(run: "Run", work: "Callable[[Run], object]") -> int:
         try:
             work(run)
         except StopRequested:
-            print(f"stopped; continue with: dpssl resume {run.folder.folder}", file=sys.stderr)
+            if run.writes:
+                print(f"stopped; continue with: dpssl resume {run.folder.folder}", file=sys.stderr)
             return EXIT_SIGNAL + received[-1] if received else 0
-        print(as_text(evaluate(run), run.folder))
+        summary = evaluate(run)
+        if run.writes:
+            print(as_text(summary, run.folder))
     return 0
 
 
@@ -90,7 +94,8 @@ def _signals_stop(run: "Run") -> Iterator[list[int]]:
         run.stop()
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
-            print("\nstopping after this window of steps; press Ctrl-C again to stop at once", file=sys.stderr)
+            if run.writes:
+                print("\nstopping after this window of steps; press Ctrl-C again to stop at once", file=sys.stderr)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -103,6 +108,8 @@ def _signals_stop(run: "Run") -> Iterator[list[int]]:
 def say_start(run: "Run") -> None:
     from dpssl.data.split import labels_a_class
 
+    if not run.writes:
+        return
     dataset, split, shape = run.dataset, run.split, run.config.backbone
     height, width, n_channels = dataset.images.shape[1:]
     backbone = f"Wide ResNet-{shape.depth}-{shape.width}" if shape.backbone == WIDE_RESNET else shape.backbone

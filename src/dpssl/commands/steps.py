@@ -102,12 +102,27 @@ COMMANDS = (
         "all three steps: labeling functions, label model, end model (default data: digits, on a CPU)",
         add_new_run_flags,
         run_run,
+        takes_processes=True,
     ),
-    Command("lfs", "step 1 alone: train the labeling functions and write their votes", add_new_run_flags, run_lfs),
+    Command(
+        "lfs",
+        "step 1 alone: train the labeling functions and write their votes",
+        add_new_run_flags,
+        run_lfs,
+        takes_processes=True,
+    ),
     Command("label", "step 2 alone: soft labels from the votes of a run or of a file", _add_label, run_label),
-    Command("train", "step 3 alone: train the end model on a run's soft labels", _add_train, run_train),
+    Command(
+        "train", "step 3 alone: train the end model on a run's soft labels", _add_train, run_train, takes_processes=True
+    ),
     Command(
         "evaluate", "score a run's labels and end model, and write summary.json", _add_existing_run("run"), run_evaluate
     ),
-    Command("resume", "finish a run that was stopped, from its last checkpoint", _add_existing_run(), run_resume),
+    Command(
+        "resume",
+        "finish a run that was stopped, from its last checkpoint",
+        _add_existing_run(),
+        run_resume,
+        takes_processes=True,
+    ),
 )

@@ -88,6 +88,11 @@ class RunConfig(Section):
     device: str = option("auto", "cpu, cuda, or auto: cuda where there is one", choices=("auto", "cpu", "cuda"))
     max_minutes: float = option(0.0, "stop cleanly after this many minutes, for `dpssl resume`; 0 = never", least=0)
     checkpoint_minutes: float = option(2.0, "write a checkpoint at least this often", least=0)
+    image_memory: str = option(
+        "auto",
+        "images on the device, streamed from the host, or auto: streamed where they take over half of its free memory",
+        choices=("auto", "device", "stream"),
+    )
     threads: int = option(0, "CPU threads; 0 = all cores. The same seed and thread count give the same bytes", least=0)
 
 

@@ -5,7 +5,7 @@ own draws, all from the generator passed in. Shapes never depend on data and not
 be captured in a CUDA graph once a first call has made its constants.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from dpssl.config import ALL_OPS
 from dpssl.config import AugmentConfig as Augmentation
 from dpssl.data.geometry import cut_out, flip_and_shift
 from dpssl.data.randaugment import apply_parameters, draw_parameters
+from dpssl.data.share import WHOLE, Share
 
 __all__ = [
     "ALL_OPS",
@@ -35,21 +36,30 @@ __all__ = [
 class Augmenter:
     """Both views with one set of settings and one generator; `compiled` fuses their arithmetic by torch.compile.
 
-    Compiled code is made for one batch size: it pays in a loop whose batches are all alike.
+    Compiled code is made for one batch size: it pays in a loop whose batches are all alike. Where `images` are one
+    process' share of a batch, perhaps put together from parts of `sizes`, the draws are its share of the whole batch's.
     """
 
     settings: Augmentation
     generator: torch.Generator
     compiled: bool = False
+    share: Share = WHOLE
 
-    def weak(self, images: Tensor) -> Tensor:
+    def weak(self, images: Tensor, sizes: Sequence[int] = ()) -> Tensor:
         apply = _compiled(apply_weak) if self.compiled else apply_weak
-        return apply(images, draw_weak(images, self.settings, self.generator))
+        draw = draw_weak(self.share.in_whole_batch(images), self.settings, self.generator)
+        return apply(images, self._mine(draw, sizes))
 
     def strong(self, images: Tensor, turns: Tensor | None = None) -> Tensor:
-        """`turns`, as in `StrongDraw`, take the place of RandAugment's draw."""
+        """`turns`, as in `StrongDraw` and for the whole batch, take the place of RandAugment's draw."""
         apply = _compiled(apply_strong) if self.compiled else apply_strong
-        return apply(images, self.settings, draw_strong(images, self.settings, self.generator, turns))
+        draw = draw_strong(self.share.in_whole_batch(images), self.settings, self.generator, turns)
+        centre_y, centre_x = self.share.of(draw.centre_y), self.share.of(draw.centre_x)
+        mine = StrongDraw(self._mine(draw.weak), self.share.of(draw.turns, 1), centre_y, centre_x)
+        return apply(images, self.settings, mine)
+
+    def _mine(self, draw: "WeakDraw", sizes: Sequence[int] = ()) -> "WeakDraw":
+        return WeakDraw(*(self.share.of(column, 0, sizes) for column in draw))
 
 
 @cache

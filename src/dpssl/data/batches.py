@@ -1,46 +1,97 @@
-"""Which images a step sees, and how pixels become network input.
+"""The images of a run as training and voting read them, and how pixels become network input.
 
-The whole set lies on the device as uint8; a step draws positions there. Draws are independent from step to step, so the
-state of the random generator is all that resuming needs.
+A set that fits lies on the device as one uint8 tensor. A larger one stays in host memory, or in the file that is mapped
+into it, and is copied to the device a batch at a time (see dpssl.data.feed). The choice changes nothing but the speed.
 """
 
+import os
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+SHARE_FOR_IMAGES = 0.5  # of the free memory: the rest is for activations
+MOMENTS_CHUNK = 4096  # images counted at a time, so that a set larger than the memory passes through it
+
 
 @dataclass(frozen=True)
 class ImageBank:
-    """Images on the device with the constants that normalise them."""
+    """Images with the constants that normalise them, which are on the device that computes."""
 
-    images: Tensor  # (n, channels, H, W) uint8
+    images: Tensor  # (n, channels, H, W) uint8, on the device, or where they are streamed on the host
     mean: Tensor  # (channels, 1, 1)
     std: Tensor  # (channels, 1, 1)
+    streamed: bool = False
 
     @classmethod
-    def from_numpy(cls, images: np.ndarray, device: torch.device) -> "ImageBank":
-        """`images` (n, H, W, channels) uint8; mean and standard deviation per channel are taken from them."""
-        mean, std = channel_moments(images)
-        return cls(
-            torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(device),
-            torch.tensor(mean, dtype=torch.float32, device=device).view(-1, 1, 1),
-            torch.tensor(std, dtype=torch.float32, device=device).view(-1, 1, 1),
-        )
+    def from_numpy(cls, images: np.ndarray, device: torch.device, memory: str = "auto") -> "ImageBank":
+        """`images` (n, H, W, channels) uint8, perhaps memory-mapped; mean and deviation a channel are taken from them.
 
-    def with_images(self, images: np.ndarray) -> "ImageBank":
+        `memory`: on the "device", a "stream" from the host, or "auto", which streams what would take more than half of
+        the memory that is free there.
+        """
+        mean, std = (
+            torch.tensor(moment, dtype=torch.float32, device=device).view(-1, 1, 1)
+            for moment in channel_moments(images)
+        )
+        return cls(torch.empty(0, dtype=torch.uint8), mean, std).with_images(images, memory)
+
+    def with_images(self, images: np.ndarray, memory: str = "auto") -> "ImageBank":
         """Other images (a test set) under the same normalisation."""
-        stored = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(self.images.device)
-        return ImageBank(stored, self.mean, self.std)
+        streamed = memory == "stream" or (memory == "auto" and not fits_on(self.device, images.nbytes))
+        return ImageBank(_stored(images, self.device, streamed), self.mean, self.std, streamed)
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @property
+    def device(self) -> torch.device:
+        """Where training computes; streamed images are elsewhere."""
+        return self.mean.device
+
+    def take(self, positions: Tensor) -> Tensor:
+        """Images (B, channels, H, W) at `positions` (B,), on the device."""
+        return self.images[positions.to(self.images.device)].to(self.device).contiguous()
+
+    def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
+        """Images from `start` to `stop` in order, `size` at a time, on the device."""
+        stop = len(self) if stop is None else stop
+        for first in range(start, stop, size):
+            yield self.images[first : min(first + size, stop)].to(self.device).contiguous()
 
     def network_input(self, images: Tensor) -> Tensor:
         """uint8 (B, channels, H, W) -> normalised float32, channels-last."""
         scaled = (images.float() - self.mean) / self.std
         return scaled.contiguous(memory_format=torch.channels_last)
+
+
+def _stored(images: np.ndarray, device: torch.device, streamed: bool) -> Tensor:
+    if not streamed:
+        return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(device)
+    with warnings.catch_warnings():  # a file mapped read-only cannot be written through the tensor: nobody tries
+        warnings.filterwarnings("ignore", message=".*not writable", category=UserWarning)
+        return torch.from_numpy(np.asarray(images)).permute(0, 3, 1, 2)
+
+
+def fits_on(device: torch.device, n_bytes: int) -> bool:
+    """Whether images of `n_bytes` leave half of the memory that is free on the device to training."""
+    free = free_bytes(device)
+    return free is None or n_bytes <= SHARE_FOR_IMAGES * free
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory free on the device; None where the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            available = next(line for line in lines if line.startswith("MemAvailable:"))
+        return 1024 * int(available.split()[1])
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
 
 
 @dataclass(frozen=True)
@@ -71,8 +122,11 @@ def channel_moments(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Exact, and without the float copy of all images that numpy's own reductions make.
     """
-    levels = np.arange(256)
-    counts = np.stack([np.bincount(images[..., c].ravel(), minlength=256) for c in range(images.shape[-1])])
+    n_channels, levels = images.shape[-1], np.arange(256)
+    counts = np.zeros((n_channels, 256), dtype=np.int64)
+    for start in range(0, len(images), MOMENTS_CHUNK):
+        chunk = images[start : start + MOMENTS_CHUNK]
+        counts += np.stack([np.bincount(chunk[..., c].ravel(), minlength=256) for c in range(n_channels)])
     share = counts / counts.sum(1, keepdims=True)  # (channels, 256)
     mean = share @ levels
     variance = (share * (levels - mean[:, None]) ** 2).sum(1)

@@ -1,5 +1,9 @@
-"""What a trained end model says of images: class probabilities and features, un-augmented."""
+"""What a trained end model says of images: class probabilities and features, un-augmented.
 
+Where several processes work together, each looks at its share of the images and all of them get every answer.
+"""
+
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -7,6 +11,7 @@ from torch import Tensor, nn
 
 from dpssl.data.batches import ImageBank
 from dpssl.nets.classifier import Classifier
+from dpssl.training.distributed import all_rows, my_rows
 
 CHUNK = 1024  # images in memory at a time
 
@@ -14,11 +19,15 @@ CHUNK = 1024  # images in memory at a time
 @torch.no_grad()
 def predict_probabilities(network: nn.Module, bank: ImageBank) -> Tensor:
     """Class probabilities (n, C) of every image of `bank`, on the CPU."""
-    chunks = torch.split(bank.images, CHUNK)
-    return torch.cat([torch.softmax(cast(Tensor, network(bank.network_input(x))), -1).cpu() for x in chunks])
+    return _answers(lambda inputs: torch.softmax(cast(Tensor, network(inputs)), -1), bank)
 
 
 @torch.no_grad()
 def embed(network: Classifier, bank: ImageBank) -> Tensor:
     """Pooled features (n, D) of every image, on the CPU."""
-    return torch.cat([network.features(bank.network_input(x)).cpu() for x in torch.split(bank.images, CHUNK)])
+    return _answers(network.features, bank)
+
+
+def _answers(ask: Callable[[Tensor], Tensor], bank: ImageBank) -> Tensor:
+    chunks = bank.chunks(CHUNK, *my_rows(len(bank)))
+    return all_rows(torch.cat([ask(bank.network_input(images)).cpu() for images in chunks]), len(bank))

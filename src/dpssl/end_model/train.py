@@ -11,11 +11,14 @@ from torch import Tensor, nn
 
 from dpssl.config import Config
 from dpssl.data.augment import Augmenter
-from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly, unlabeled_pool
+from dpssl.data.batches import ImageBank, LabeledImages, unlabeled_pool
+from dpssl.data.feed import Feed, Source
 from dpssl.end_model.losses import labeled_risk, noise_aware_risk
 from dpssl.errors import InputError
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
+from dpssl.nets.shared_batch_norm import share_batch_statistics
+from dpssl.training import distributed
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
 from dpssl.training.precision import autocast, compiles
 from dpssl.training.seeds import stream_seed
@@ -45,7 +48,7 @@ def train_end_model(
 
     `backbone_start` are weights to start the backbone from (`--end-start lfs`); `backbone` replaces the configured one.
     """
-    settings, device = config.end_model, bank.images.device
+    settings, device = config.end_model, bank.device
     n_classes = soft_labels.shape[1]
     network = build_classifier(config, n_classes, bank.images.shape[1], backbone)
     generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 3"))
@@ -55,30 +58,34 @@ def train_end_model(
     if backbone_start is not None:
         network.backbone.load_state_dict(backbone_start)
     network.to(device).train()
+    share_batch_statistics(network, distributed.share(), distributed.add_up)
     optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
     draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of step 3"))
-    labeled = LabeledImages.of(given_labels.to(device))
+    labels = given_labels.to(device)
     pool = unlabeled_pool(given_labels, config.labeling.labeled_in_unlabeled)
-    usable = _usable_positions(covered, settings.end_uncovered, pool).to(device)
     targets = soft_labels.to(device, torch.float32)
-    n_unlabeled = settings.end_batch_size * settings.end_unlabeled_ratio
-    augment = Augmenter(config.augment, draws, compiles(device, config.optim.compile))
+    n_soft = settings.end_batch_size * settings.end_unlabeled_ratio
+    usable = _usable_positions(covered, settings.end_uncovered, pool)
+    feed = Feed(
+        bank,
+        [
+            Source(LabeledImages.of(given_labels).positions, settings.end_batch_size, "evenly", "--end-batch-size"),
+            Source(usable, n_soft, "any", "--end-batch-size times --end-unlabeled-ratio"),
+        ],
+        stream_seed(config.run.seed, f"images of stage {STAGE}"),
+        distributed.share(),
+    )
+    augment = Augmenter(config.augment, draws, compiles(device, config.optim.compile), feed.share)
     soft_view = {"strong": augment.strong, "weak": augment.weak}[settings.end_view]
 
     def compute() -> LossAndMetrics:
-        draw = draw_evenly(len(labeled.positions), settings.end_batch_size, draws)
-        soft = usable[draw_any(len(usable), n_unlabeled, draws)]
-        views = torch.cat(
-            [
-                augment.weak(bank.images[labeled.positions[draw]]),
-                soft_view(bank.images[soft]),
-            ]
-        )
+        labeled, soft = feed.parts()
+        views = torch.cat([augment.weak(labeled.images), soft_view(soft.images)])
         with autocast(device, config.optim.precision):
             logits = network(bank.network_input(views))
-        labeled_logits, soft_logits = torch.split(logits, [settings.end_batch_size, n_unlabeled])
-        supervised = labeled_risk(labeled_logits, labeled.labels[draw]).mean()
-        noisy = noise_aware_risk(soft_logits, targets[soft]).mean()
+        labeled_logits, soft_logits = torch.split(logits, feed.sizes)
+        supervised = labeled_risk(labeled_logits, labels[labeled.positions]).mean()
+        noisy = noise_aware_risk(soft_logits, targets[soft.positions]).mean()
         return supervised + noisy, {"labeled_loss": supervised, "soft_loss": noisy}
 
     stage = Stage(
@@ -92,7 +99,7 @@ def train_end_model(
         batch_flag="--end-batch-size",
         batch_size=settings.end_batch_size,
     )
-    train_stage(stage, compute, TrainState(optimizer, {"network": network}, draws), watch)
+    train_stage(stage, compute, TrainState(optimizer, {"network": network}, draws), watch, feed=feed)
     optimizer.use_average()
     return network.eval()
 

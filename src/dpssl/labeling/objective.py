@@ -18,6 +18,7 @@ from dpssl.labeling.losses import (
 )
 from dpssl.labeling.specialties import WinnerCount
 from dpssl.nets.lf_heads import LFNetwork
+from dpssl.training.distributed import average
 from dpssl.training.self_adaptive import SelfAdaptive
 from dpssl.training.step import LossAndMetrics
 
@@ -125,7 +126,7 @@ class SemiSupervised(nn.Module):
     @torch.no_grad()
     def _align(self, probabilities: Tensor) -> Tensor:
         """Distribution alignment (ReMixMatch) of each LF to its own prior: p * prior / running mean, normalised."""
-        self.mean_prediction.lerp_(probabilities.mean(0), 1 - self.settings.alignment_decay)
+        self.mean_prediction.lerp_(average(probabilities.mean(0)), 1 - self.settings.alignment_decay)
         aligned = probabilities * self.get_buffer("prior") / self.mean_prediction.clamp_min(1e-6)
         return aligned / aligned.sum(-1, keepdim=True)
 

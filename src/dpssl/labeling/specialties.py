@@ -9,6 +9,8 @@ LF without a class is dead: it only ever abstains.
 import torch
 from torch import Tensor, nn
 
+from dpssl.training.distributed import add_up
+
 DECAY_PER_STEP = 0.97  # about the last 30 steps count
 
 
@@ -26,8 +28,11 @@ class WinnerCount(nn.Module):
     @torch.no_grad()
     def add(self, winners: Tensor, labels: Tensor) -> None:
         """`winners` (B, K) of samples with `labels` (B,)."""
-        self.wins.mul_(DECAY_PER_STEP).index_add_(0, labels, winners.to(self.wins))
-        self.seen.mul_(DECAY_PER_STEP).index_add_(0, labels, torch.ones_like(labels, dtype=self.seen.dtype))
+        seen_too = torch.cat([winners, torch.ones_like(winners[:, :1])], 1).to(self.wins)  # (B, K + 1)
+        counts = torch.zeros(len(self.seen), seen_too.shape[1]).to(self.wins).index_add_(0, labels, seen_too)
+        add_up(counts)
+        self.wins.mul_(DECAY_PER_STEP).add_(counts[:, :-1])
+        self.seen.mul_(DECAY_PER_STEP).add_(counts[:, -1])
 
     def shares(self) -> Tensor:
         """Share of each class's samples that each LF won, (K, C)."""

@@ -13,15 +13,19 @@ import torch
 from torch import Tensor
 
 from dpssl.config import Config, LabelingConfig
-from dpssl.data.augment import Augmenter, weak_view
-from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly, unlabeled_pool
+from dpssl.data.augment import Augmenter
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, unlabeled_pool
 from dpssl.data.class_prior import class_prior, label_shares
+from dpssl.data.feed import Feed, Source
+from dpssl.errors import InputError
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.specialties import has_converged, read_specialties
 from dpssl.nets.backbones import build_backbone, graded_features, start_backbone
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.pooling import FeatureTransform, start_centers
+from dpssl.nets.shared_batch_norm import share_batch_statistics
+from dpssl.training import distributed
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
 from dpssl.training.precision import autocast, compiles
 from dpssl.training.seeds import stream_seed
@@ -49,13 +53,13 @@ def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
     network = build_network(config, n_classes, n_channels)
     start_backbone(network.backbone, config.backbone, n_channels, generator)
     initialize_heads(network.heads, generator)
-    network.to(bank.images.device)
+    network.to(bank.device)
     if isinstance(network.pooling, FeatureTransform):
-        positions = draw_any(len(bank), min(N_START_IMAGES, len(bank)), generator).to(bank.images.device)
+        positions = draw_any(len(bank), min(N_START_IMAGES, len(bank)), generator)
         centers_seed = stream_seed(config.run.seed, "centres")
-        device_generator = torch.Generator(bank.images.device).manual_seed(centers_seed)
+        device_generator = torch.Generator(bank.device).manual_seed(centers_seed)
         with torch.no_grad():
-            features = network.backbone(bank.network_input(bank.images[positions]))
+            features = network.backbone(bank.network_input(bank.take(positions)))
         start_centers(network.pooling, features, config.labeling.assignment_target, device_generator)
     return network
 
@@ -72,18 +76,22 @@ def backbone_gradient_scale(settings: LabelingConfig) -> float:
 def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Config, watch: Watch) -> LFNetwork:
     """Both phases. `given_labels` (n,) holds -1 for the unlabelled. Returns the network with its averaged weights."""
     settings = config.labeling
+    if settings.fairness_weight and distributed.share().size > 1:
+        raise InputError(
+            f"--fairness-weight {settings.fairness_weight:g}: it compares all predictions of a batch with each other, "
+            "which several processes cannot share; set it to 0, or start one process"
+        )
     network = start_network(config, n_classes, bank)
-    device = bank.images.device
-    labeled = LabeledImages.of(given_labels.to(device))
-    pool = unlabeled_pool(given_labels.to(device), settings.labeled_in_unlabeled)
+    share_batch_statistics(network, distributed.share(), distributed.add_up)
+    device = bank.device
     balance = _balance(given_labels, n_classes, config, device)
     optimizer = FlatSGD(
         network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
     )
-    generator = torch.Generator(bank.images.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
+    generator = torch.Generator(bank.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
     network.train()
-    setup = _Setup(network, optimizer, generator, bank, labeled, pool, balance, config, watch)
-    if settings.mcl and not watch.has_checkpoint(STAGE_SSL):
+    setup = _Setup(network, optimizer, generator, bank, given_labels.to(device), balance, config, watch)
+    if settings.mcl and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
         _run_multiple_choice(setup)
     _run_semi_supervised(setup)
     optimizer.use_average()
@@ -104,30 +112,39 @@ class _Setup:
 
     network: LFNetwork
     optimizer: FlatSGD
-    generator: torch.Generator  # of every draw
+    generator: torch.Generator  # of the views
     bank: ImageBank
-    labeled: LabeledImages
-    pool: Tensor  # positions that unlabelled images are drawn from
+    given_labels: Tensor  # (n,), -1 = unlabelled
     balance: Tensor  # (C,) class shares that predictions are aligned to
     config: Config
     watch: Watch
 
+    def labeled_source(self) -> Source:
+        positions = LabeledImages.of(self.given_labels).positions
+        return Source(positions, self.config.labeling.batch_size, "evenly", "--batch-size")
+
+    def feed(self, stage: str, *sources: Source) -> Feed:
+        seed = stream_seed(self.config.run.seed, f"images of stage {stage}")
+        return Feed(self.bank, sources, seed, distributed.share())
+
 
 def _run_multiple_choice(setup: _Setup) -> None:
     """Phase A: until L^MCL converges, then fix the specialised sets."""
-    network, bank, labeled, config = setup.network, setup.bank, setup.labeled, setup.config
+    network, bank, config = setup.network, setup.bank, setup.config
     settings, generator = config.labeling, setup.generator
     n_specialists = count_specialists(settings.n_lfs, settings.specialist_ratio)
     objective = MultipleChoice(settings.n_lfs, network.n_classes, n_specialists, settings.mcl_weight)
-    objective.to(bank.images.device)
+    objective.to(bank.device)
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
+    feed = setup.feed(STAGE_MCL, setup.labeled_source())
+    augment = Augmenter(config.augment, generator, share=feed.share)
 
     def compute() -> LossAndMetrics:
-        draw = draw_evenly(len(labeled.positions), settings.batch_size, generator)
-        images = weak_view(bank.images[labeled.positions[draw]], config.augment, generator)
-        with autocast(bank.images.device, config.optim.precision):
+        labeled = feed.batch()
+        images = augment.weak(labeled.images)
+        with autocast(bank.device, config.optim.precision):
             logits = network(bank.network_input(images))
-        return objective.loss(logits, labeled.labels[draw])
+        return objective.loss(logits, setup.given_labels[labeled.positions])
 
     guess = settings.mcl_weight * math.log(network.n_classes)  # the loss of a guess, weighted as the loss is
     least_gain = settings.mcl_tolerance * guess
@@ -146,6 +163,7 @@ def _run_multiple_choice(setup: _Setup) -> None:
         state,
         setup.watch,
         is_over=lambda done, losses: done >= settings.mcl_min_steps and has_converged(losses, least_gain),
+        feed=feed,
     )
     shares = objective.winners.shares()
     network.specialties.copy_(read_specialties(shares, settings.specialist_share, settings.min_specialists))
@@ -153,27 +171,30 @@ def _run_multiple_choice(setup: _Setup) -> None:
 
 def _run_semi_supervised(setup: _Setup) -> None:
     """Phase B: Eq. 5 and Eq. 6 in one joint forward pass of all three views, as FixMatch does."""
-    network, bank, labeled, config = setup.network, setup.bank, setup.labeled, setup.config
-    settings, generator, device = config.labeling, setup.generator, bank.images.device
-    n_labeled, n_unlabeled = settings.batch_size, settings.batch_size * settings.unlabeled_ratio
+    network, bank, config = setup.network, setup.bank, setup.config
+    settings, generator, device = config.labeling, setup.generator, bank.device
+    pool = unlabeled_pool(setup.given_labels, settings.labeled_in_unlabeled)
+    n_drawn = settings.batch_size * settings.unlabeled_ratio
+    unlabeled_source = Source(pool, n_drawn, "any", "--batch-size times --unlabeled-ratio")
+    feed = setup.feed(STAGE_SSL, setup.labeled_source(), unlabeled_source)
+    n_labeled, n_unlabeled = feed.sizes
     network.gradient_scale = backbone_gradient_scale(settings)
     objective = SemiSupervised(network, settings, setup.balance).to(device)
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
     compiled = compiles(device, config.optim.compile)
-    augment = Augmenter(config.augment, generator, compiled)
+    augment = Augmenter(config.augment, generator, compiled, feed.share)
     read = torch.compile(network.read, dynamic=False) if compiled else network.read
     forward = joint_forward(network, read, n_labeled + n_unlabeled, needs_weak_gradient(settings))
 
     def compute() -> LossAndMetrics:
-        draw = draw_evenly(len(labeled.positions), n_labeled, generator)
-        unlabeled = bank.images[setup.pool[draw_any(len(setup.pool), n_unlabeled, generator)]]
-        weak_views = augment.weak(torch.cat([bank.images[labeled.positions[draw]], unlabeled]))
-        views = torch.cat([weak_views[:n_labeled], augment.strong(unlabeled), weak_views[n_labeled:]])
+        positions, images = feed.batch()
+        weak_views = augment.weak(images, feed.sizes)
+        views = torch.cat([weak_views[:n_labeled], augment.strong(images[n_labeled:]), weak_views[n_labeled:]])
         with autocast(device, config.optim.precision):
             logits = forward(bank.network_input(views))
         masked = network.abstain_logits(logits)
         labeled_logits, strong, weak = torch.split(masked, [n_labeled, n_unlabeled, n_unlabeled])
-        return objective.loss(labeled_logits, labeled.labels[draw], weak, strong)
+        return objective.loss(labeled_logits, setup.given_labels[positions[:n_labeled]], weak, strong)
 
     stage = Stage(
         STAGE_SSL,
@@ -186,7 +207,7 @@ def _run_semi_supervised(setup: _Setup) -> None:
         batch_flag="--batch-size",
         batch_size=settings.batch_size,
     )
-    train_stage(stage, compute, state, setup.watch)
+    train_stage(stage, compute, state, setup.watch, feed=feed)
 
 
 def needs_weak_gradient(settings: LabelingConfig) -> bool:

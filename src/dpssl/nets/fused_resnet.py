@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dpssl.nets import norm_kernels as kernels
 from dpssl.nets.norm_kernels import Norm, as_rows, like
+from dpssl.nets.shared_batch_norm import SharedBatchNorm
 
 if TYPE_CHECKING:
     from dpssl.nets.wide_resnet import WideResNet
@@ -84,9 +85,12 @@ class _Tape:
     def _norm(self, bn: nn.BatchNorm2d, x: Tensor, other: Tensor | None) -> tuple[Tensor, Tensor]:
         """x + other, and its normalised and activated form."""
         rows, partials = kernels.add_and_sum(as_rows(x), None if other is None else as_rows(other))
+        n_rows = len(rows)
+        if isinstance(bn, SharedBatchNorm):
+            partials, n_rows = bn.add_up(partials.sum(0, keepdim=True)), n_rows * bn.share.size
         norm = kernels.finish_statistics(
             partials,
-            len(rows),
+            n_rows,
             bn.weight,
             bn.bias,
             cast(Tensor, bn.running_mean),
@@ -96,7 +100,7 @@ class _Tape:
         )
         cast(Tensor, bn.num_batches_tracked).add_(1)
         n_graded_rows = len(rows) // len(x) * self.n_graded
-        self.saved.append(_Normed(rows[:n_graded_rows], norm, len(rows)))
+        self.saved.append(_Normed(rows[:n_graded_rows], norm, n_rows))
         return like(rows, x), like(kernels.normalize(rows, norm, self.slope), x)
 
     # --------------------------------------------------------------------------------------------------------- backward
@@ -152,6 +156,8 @@ class _Tape:
         dy_rows = as_rows(dy)
         sums = kernels.sum_gradient(dy_rows, rows, norm, self.slope)
         found[bn.bias], found[bn.weight] = sums[0], sums[1]
+        if isinstance(bn, SharedBatchNorm):
+            sums = bn.add_up(sums.clone())
         skip_rows = None if skip is None else as_rows(skip)
         return like(kernels.input_gradient(dy_rows, rows, norm, sums, n_rows, self.slope, skip_rows), dy)
 

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from dpssl.training.distributed import average
+
 
 class FlatSGD:
     """Owns the flat `weights` of a network, their `momentum_buffer` and their moving `average`."""
@@ -67,8 +69,8 @@ class FlatSGD:
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        """One update from gradients in the order of `parameters`."""
-        gradient = torch.cat([_as_stored(piece).reshape(-1) for piece in gradients])
+        """One update from gradients in the order of `parameters`, each process' for its share of the batch."""
+        gradient = average(torch.cat([_as_stored(piece).reshape(-1) for piece in gradients]))
         gradient.addcmul_(self.weights, self.decay)
         self.momentum_buffer.mul_(self.momentum).add_(gradient)
         gradient.add_(self.momentum_buffer, alpha=self.momentum)

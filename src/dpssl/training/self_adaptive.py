@@ -11,6 +11,8 @@ the threshold.
 import torch
 from torch import Tensor, nn
 
+from dpssl.training.distributed import average
+
 TINY = 1e-12
 
 
@@ -34,10 +36,10 @@ class SelfAdaptive(nn.Module):
         """Eq. 5, 6 and the histogram of Eq. 9, from the weak views' probabilities (B, C)."""
         confidence, labels = probabilities.max(-1)
         share = 1 - self.decay
-        self.threshold.lerp_(confidence.mean(), share)
-        self.mean_prediction.lerp_(probabilities.mean(0), share)
+        self.threshold.lerp_(average(confidence.mean()), share)
+        self.mean_prediction.lerp_(average(probabilities.mean(0)), share)
         shares = class_shares(labels, torch.ones_like(confidence), len(self.label_histogram))
-        self.label_histogram.lerp_(shares, share)
+        self.label_histogram.lerp_(average(shares), share)
 
     def thresholds(self) -> Tensor:
         """τ(c), (C,)."""

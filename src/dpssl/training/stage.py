@@ -1,8 +1,10 @@
 """A stage of training, from its first step or its last checkpoint to its end."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
+from dpssl.data.feed import Feed
 from dpssl.training.loop import run_windows
 from dpssl.training.precision import batch_that_fits
 from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
@@ -28,8 +30,12 @@ def train_stage(
     state: TrainState,
     watch: Watch,
     is_over: Callable[[int, list[float]], bool] = lambda done, losses: False,
+    feed: Feed | None = None,
 ) -> None:
-    """Repeat `compute` and an update until `n_steps` are done or `is_over(steps done, window losses)`."""
+    """Repeat `compute` and an update until `n_steps` are done or `is_over(steps done, window losses)`.
+
+    `feed` brings the images that `compute` reads.
+    """
     first, notes = watch.begin(stage.name, stage.title, stage.n_steps, state)
     losses: list[float] = list(notes.get("losses", []))
 
@@ -38,10 +44,12 @@ def train_stage(
         watch.after_window(stage.name, done, metrics, state, {"losses": losses})
         return is_over(done, losses)
 
-    step = TrainStep(compute, state)
-    with batch_that_fits(stage.batch_flag, stage.batch_size):
+    step = TrainStep(compute, state, feed.advance) if feed else TrainStep(compute, state)
+    with feed or nullcontext(), batch_that_fits(stage.batch_flag, stage.batch_size):
         if state.optimizer.weights.is_cuda:
             step.capture()
+        if feed:
+            feed.seek(first)
         run_windows(
             step,
             first_step=first,

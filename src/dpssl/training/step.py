@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
+from dpssl.training.distributed import average
 from dpssl.training.optim import FlatSGD
 
 LossAndMetrics = tuple[Tensor, Mapping[str, Tensor]]
@@ -48,8 +49,13 @@ class TrainState:
 class TrainStep:
     """Calls `compute`, differentiates its loss and updates; sums the metrics until they are read."""
 
-    def __init__(self, compute: Callable[[], LossAndMetrics], state: TrainState) -> None:
-        self.compute, self.state = compute, state
+    def __init__(
+        self,
+        compute: Callable[[], LossAndMetrics],
+        state: TrainState,
+        prepare: Callable[[], None] = lambda: None,  # called before each step, never captured
+    ) -> None:
+        self.compute, self.state, self.prepare = compute, state, prepare
         self._names: list[str] = []
         self._sums: Tensor | None = None
         self._n_summed = 0
@@ -57,6 +63,7 @@ class TrainStep:
 
     def run(self, learning_rate: float) -> None:
         self.state.optimizer.learning_rate.fill_(learning_rate)
+        self.prepare()
         if self._graph is not None:
             self._graph.replay()
         else:
@@ -67,7 +74,7 @@ class TrainStep:
         """Means since the last reading. The only place where the host waits for the device."""
         if self._sums is None or self._n_summed == 0:
             return {}
-        values = (self._sums / self._n_summed).tolist()
+        values = (average(self._sums) / self._n_summed).tolist()
         self._sums.zero_()
         self._n_summed = 0
         return dict(zip(self._names, values, strict=True))
@@ -75,6 +82,7 @@ class TrainStep:
     def capture(self) -> None:
         """Record the step as a CUDA graph. The warm-up steps it needs are undone, random state included."""
         before = self.state.files()
+        self.prepare()
         side_stream = torch.cuda.Stream()
         side_stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side_stream):
@@ -83,7 +91,8 @@ class TrainStep:
         torch.cuda.current_stream().wait_stream(side_stream)
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.state.generator)
-        with torch.cuda.graph(graph):
+        # Threads that gather images ahead may pin memory meanwhile; that is no business of the capture.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._once()
         self._graph = graph
         self.state.load(before)

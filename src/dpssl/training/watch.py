@@ -9,6 +9,7 @@ from typing import Any
 from dpssl.errors import RunFolderError
 from dpssl.progress import ProgressBar
 from dpssl.training.checkpoint import CheckpointStore
+from dpssl.training.distributed import anyone, on_writer, spread
 from dpssl.training.run_log import RunLog
 from dpssl.training.step import TrainState
 
@@ -20,7 +21,7 @@ class StopRequested(Exception):
 
 
 class Watch:
-    """Looks after one run. Without a folder (the Python API) it keeps no files."""
+    """Looks after one run. Without a folder (the Python API, and all processes but the writer) it keeps no files."""
 
     def __init__(
         self,
@@ -53,13 +54,25 @@ class Watch:
 
     def begin(self, stage: str, title: str, total: int, state: TrainState) -> tuple[int, dict[str, Any]]:
         """Start or continue a stage: load its last checkpoint into `state`. Returns steps done and notes saved."""
-        checkpoint = self._store(stage).latest() if self.folder else None
-        step, notes = 0, {}
-        if checkpoint is not None:
+        files = None
+
+        def find() -> tuple[int, dict[str, Any]] | None:
+            nonlocal files
+            checkpoint = self._store(stage).latest() if self.folder else None
+            if checkpoint is None:
+                return None
             self._require_same_settings(checkpoint.notes["settings"])
             _require_same_device(stage, checkpoint.notes.get("device"), state.generator.device.type)
-            state.load(checkpoint.files)
-            step, notes = checkpoint.step, checkpoint.notes
+            files = checkpoint.files
+            return checkpoint.step, checkpoint.notes
+
+        step, notes = 0, {}
+        found = on_writer(find)
+        if found is not None:
+            step, notes = found
+            files = files or state.files()
+            spread(files)
+            state.load(files)
             self._before = max(self._before, notes["minutes"])
         self.log.rewind(stage, step)
         self._bar = ProgressBar(title, total, step, self.progress)
@@ -71,14 +84,14 @@ class Watch:
         self.log.write(stage, step, {**metrics, "minutes": round(self.minutes(), 4)})
         if self._bar is not None:
             self._bar.update(step, {word: metrics[name] for name, word in SHOWN_METRICS.items() if name in metrics})
-        out_of_time = 0 < self.max_minutes <= self.minutes_now()
+        must_stop = anyone(self.stop_requested or 0 < self.max_minutes <= self.minutes_now())
         since_checkpoint = (time.monotonic() - self._checkpointed) / 60
-        if self.folder and (self.stop_requested or out_of_time or since_checkpoint >= self.checkpoint_minutes):
+        if self.folder and (must_stop or since_checkpoint >= self.checkpoint_minutes):
             device = state.generator.device.type
             saved = {**notes, "settings": self.settings, "minutes": self.minutes(), "device": device}
             self._store(stage).save(step, state.files(), saved)
             self._checkpointed = time.monotonic()
-        if self.stop_requested or out_of_time:
+        if must_stop:
             self.end()
             raise StopRequested(stage)
 

@@ -92,6 +92,18 @@ def test_interrupted_again_and_again(
         assert torch.equal(tensor, resumed[name]), name
 
 
+def test_streamed_images_train_the_same_network(
+    digits: Digits, tiny_config: MakeConfig, unbroken: dict[str, Tensor], tmp_path: Path
+) -> None:
+    images = digits[0].images.permute(0, 2, 3, 1).numpy()
+    bank = ImageBank.from_numpy(images, torch.device("cpu"), "stream")
+    with pytest.raises(StopRequested):
+        train_lfs(bank, digits[1], 3, tiny_config(), BrokenWatch(tmp_path, n_windows=4))
+    resumed = train_lfs(bank, digits[1], 3, tiny_config(), BrokenWatch(tmp_path)).state_dict()
+    for name, tensor in unbroken.items():
+        assert torch.equal(tensor, resumed[name]), name
+
+
 def test_every_labelled_image_is_given_and_no_other_label_is_read(
     digits: Digits, tiny_config: MakeConfig, unbroken: dict[str, Tensor]
 ) -> None:
