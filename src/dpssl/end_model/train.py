@@ -4,7 +4,7 @@ Comes in: images, given labels, soft labels and which of them are backed by a vo
 weights averaged over training. The backbone can be any module that returns a feature map and has `n_features`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +76,7 @@ def train_end_model(
         distributed.share(),
     )
     augment = Augmenter(config.augment, draws, compiles(device, config.optim.compile), feed.share)
-    soft_view = {"strong": augment.strong, "weak": augment.weak}[settings.end_view]
+    soft_view: Callable[[Tensor], Tensor] = augment.strong if settings.end_view == "strong" else augment.weak
 
     def compute() -> LossAndMetrics:
         labeled, soft = feed.parts()
