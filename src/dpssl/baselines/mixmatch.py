@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from dpssl.baselines.parts import Ramp, mix_up, sharpen, soft_cross_entropy, squared_difference
+from dpssl.baselines.parts import Ramp, mix_up, one_hot, sharpen, soft_cross_entropy, squared_difference
 from dpssl.baselines.system import Batch, Learner, MethodSettings, System, Task
 from dpssl.config import option
 from dpssl.training.step import LossAndMetrics
@@ -38,7 +37,7 @@ class MixMatch(System):
         views = torch.cat([learner.weak(batch.unlabeled) for _ in range(settings.n_views)])
         guesses = self.guess(learner.guess_logits(views)).repeat(settings.n_views, 1)
         inputs = learner.inputs(torch.cat([learner.weak(batch.labeled), views]))
-        targets = torch.cat([F.one_hot(batch.labels, self.task.n_classes).to(guesses), guesses])
+        targets = torch.cat([one_hot(batch.labels, self.task.n_classes), guesses])
         mixed, mixed_targets = mix_up(inputs, targets, settings.alpha, learner.generator)
         logits = learner.logits_of(mixed)
         supervised = soft_cross_entropy(logits[:n_labeled], mixed_targets[:n_labeled]).mean()

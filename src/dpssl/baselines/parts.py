@@ -1,4 +1,4 @@
-"""What several objectives are made of: a weight that ramps up, sharpening, the squared difference, mixup."""
+"""What several objectives are made of: a weight that ramps up, targets, distances between predictions, mixup."""
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,11 @@ class Ramp(nn.Module):
         height = (self.steps_seen / self.length).clamp(max=1.0) if self.length else torch.ones_like(self.steps_seen)
         self.steps_seen.add_(1)
         return height
+
+
+def one_hot(labels: Tensor, n_classes: int) -> Tensor:
+    """Labels (B,) as probabilities (B, C). Unlike torch's own it never looks at the values on the host."""
+    return (labels[:, None] == torch.arange(n_classes, device=labels.device)).float()
 
 
 def sharpen(probabilities: Tensor, temperature: float) -> Tensor:

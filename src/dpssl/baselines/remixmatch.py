@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpssl.baselines.ctaugment import CTAugment
-from dpssl.baselines.parts import Ramp, mix_up, sharpen, soft_cross_entropy
+from dpssl.baselines.parts import Ramp, mix_up, one_hot, sharpen, soft_cross_entropy
 from dpssl.baselines.system import Batch, Learner, MethodSettings, System, Task
 from dpssl.config import option
 from dpssl.errors import InputError
@@ -74,9 +74,7 @@ class ReMixMatch(System):
         cta.learn(probe, recognized)
 
         inputs = learner.inputs(torch.cat([labeled, strong, weak]))
-        targets = torch.cat(
-            [F.one_hot(batch.labels, self.task.n_classes).to(target), target.repeat(settings.n_strong + 1, 1)]
-        )
+        targets = torch.cat([one_hot(batch.labels, self.task.n_classes), target.repeat(settings.n_strong + 1, 1)])
         mixed, mixed_targets = mix_up(inputs, targets, settings.alpha, generator)
         first = strong[:n_unlabeled]
         turned, turn = turn_images(first) if settings.rotation_weight else (first[:0], batch.labels[:0])

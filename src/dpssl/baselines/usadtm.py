@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dpssl.baselines.parts import one_hot
 from dpssl.baselines.system import Batch, Learner, MethodSettings, System, Task
 from dpssl.config import option
 from dpssl.training.step import LossAndMetrics
@@ -102,7 +103,7 @@ class USADTM(System):
     @torch.no_grad()
     def store(self, features: Tensor, labels: Tensor) -> None:
         """Put features (B, D) of labelled views in the place of the oldest of their class."""
-        of_class = F.one_hot(labels, self.task.n_classes)  # (B, C)
+        of_class = one_hot(labels, self.task.n_classes).long()  # (B, C)
         rank = of_class.cumsum(0).gather(1, labels[:, None]).squeeze(1) - 1  # how many of its class stand before it
         self.stored[labels, (self.n_stored[labels] + rank) % self.stored.shape[1]] = features
         self.n_stored.add_(of_class.sum(0))
