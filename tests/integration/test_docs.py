@@ -1,6 +1,7 @@
 """The documents say what the code does: flags, commands, presets, files, fields, functions."""
 
 import csv
+import dataclasses
 import importlib
 import json
 import re
@@ -108,6 +109,14 @@ def test_every_deviation_marked_in_the_code_is_listed(docs: dict[str, str], repo
     assert marked
     listed = docs["method.md"].split("## Deviations")[1]
     assert [path.name for path in marked if f"(../src/dpssl/{path.relative_to(source).as_posix()})" not in listed] == []
+
+
+def test_every_method_has_its_row_with_all_its_settings(docs: dict[str, str]) -> None:
+    from dpssl.baselines.registry import SYSTEMS
+
+    for method, system in SYSTEMS.items():
+        (row,) = re.findall(rf"^\| `{method}` \|.*$", docs["baselines.md"], re.MULTILINE)
+        assert re.findall(r"`(\w+)` ", row.split("|")[3]) == [item.name for item in dataclasses.fields(system.Settings)]
 
 
 # The outputs

@@ -8,9 +8,10 @@ import torch
 from dpssl.labeling.losses import unlabeled_loss
 from dpssl.nets.lf_heads import LFNetwork
 from dpssl.nets.wide_resnet import WideResNet
+from dpssl.training.fixmatch import fixmatch_loss
 
 
-def fixmatch_loss(weak: list[float], strong: list[float], threshold: float) -> float:
+def one_sample(weak: list[float], strong: list[float], threshold: float) -> float:
     """Eq. 1 for one sample, from the logits of both views."""
     p_weak = [math.exp(value) / sum(map(math.exp, weak)) for value in weak]
     p_strong = [math.exp(value) / sum(map(math.exp, strong)) for value in strong]
@@ -33,11 +34,23 @@ def test_one_lf_that_cannot_abstain_is_fixmatch(lone_lf: LFNetwork, abstain_view
     weak, strong = lone_lf.abstain_logits(weak_raw), lone_lf.abstain_logits(strong_raw)
     loss, _, sure = unlabeled_loss(weak.softmax(-1), weak, strong, 0.8, abstain_view)
     expected = [
-        fixmatch_loss(w, s, 0.8)
-        for w, s in zip(weak_raw[:, 0, :4].tolist(), strong_raw[:, 0, :4].tolist(), strict=True)
+        one_sample(w, s, 0.8) for w, s in zip(weak_raw[:, 0, :4].tolist(), strong_raw[:, 0, :4].tolist(), strict=True)
     ]
     assert 5 < sure.sum() < 45  # both sides of the threshold are there
     assert loss.tolist() == pytest.approx(expected)
+
+
+def test_the_loss_of_the_baselines_is_eq_1() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weak, strong = 4 * torch.randn(2, 50, 4, generator=generator, dtype=torch.float64)
+    loss, sure = fixmatch_loss(weak.softmax(-1), strong, 0.8)
+    assert loss.tolist() == pytest.approx(
+        [one_sample(w, s, 0.8) for w, s in zip(weak.tolist(), strong.tolist(), strict=True)]
+    )
+    assert 5 < sure.sum() < 45
+    own = torch.linspace(0, 1, 50, dtype=torch.float64)  # a threshold for each image
+    rows = zip(weak.tolist(), strong.tolist(), own.tolist(), strict=True)
+    assert fixmatch_loss(weak.softmax(-1), strong, own)[0].tolist() == pytest.approx([one_sample(*row) for row in rows])
 
 
 def test_by_hand() -> None:

@@ -13,9 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.system import Learner
-from dpssl.baselines.trainer import draw_batch, start
+from dpssl.baselines.trainer import draw_batch, start, train_baseline
 from dpssl.data.batches import ImageBank, LabeledImages
 from dpssl.training.optim import FlatSGD
+from dpssl.training.watch import Watch
 
 READ_BACK = {"_local_scalar_dense", "nonzero", "masked_select", "bincount", "unique_dim", "_unique2", "equal"}
 FROM_THE_HOST = {"lift_fresh", "lift_fresh_copy"}  # torch.tensor(...)
@@ -77,3 +78,19 @@ def test_the_watch_sees_what_it_looks_for() -> None:
         torch.rand(2)
     assert {"lift_fresh", "_local_scalar_dense", "rand without a generator"} <= set(watch.found)
     assert "an index whose size depends on data" in watch.found
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", SYSTEMS)
+def test_a_captured_step_trains(
+    digits: tuple[ImageBank, torch.Tensor], tiny_config: Callable[..., Any], method: str
+) -> None:
+    """On a GPU the stage captures the step: replayed, it changes the weights and stays finite."""
+    bank, given = digits
+    on_gpu = ImageBank(bank.images.cuda(), bank.mean.cuda(), bank.std.cuda())
+    one, other = (
+        train_baseline(on_gpu, given, 3, tiny_config(method, steps=steps), Watch(progress=False)) for steps in (2, 6)
+    )
+    weights = [torch.cat([p.flatten() for p in trained.network.parameters()]) for trained in (one, other)]
+    assert all(w.isfinite().all() for w in weights)
+    assert not torch.equal(*weights)
