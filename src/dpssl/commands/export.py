@@ -55,8 +55,8 @@ def _export_labels(kind: str, folder: "RunFolder", out: Path, chosen: dict[str, 
     redo = chosen["redo"]
     makes_folder = kind in ("label-studio", *WITH_IMAGE_FILES)
     require_free(out, redo, makes_folder)
-    rows = read_labels(folder, chosen["min_confidence"])
-    n_total = len(folder.read_soft_labels().ids)
+    everything = read_labels(folder)
+    rows, n_total = everything.at_least(chosen["min_confidence"]), len(everything)
     if not makes_folder:
         with new_file(out, redo) as draft:
             if kind == "cleanlab":

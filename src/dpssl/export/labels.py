@@ -42,11 +42,16 @@ class LabelRows:
         columns = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "class_names"}
         return replace(self, **{name: column[rows] for name, column in columns.items() if column is not None})
 
+    def at_least(self, min_confidence: float) -> Self:
+        """Above 0, the rows whose label is as sure as that; at 0 all, those without a label too."""
+        if not 0 <= min_confidence <= 1:
+            raise InputError(f"--min-confidence {min_confidence}: must be a probability, from 0 to 1")
+        if not min_confidence:
+            return self
+        return self.take((self.labels != UNLABELED) & (self.confidence >= min_confidence))
 
-def read_labels(folder: RunFolder, min_confidence: float = 0.0) -> LabelRows:
-    """The labels of a run; above 0, `min_confidence` leaves out what is less sure, and what has no label."""
-    if not 0 <= min_confidence <= 1:
-        raise InputError(f"--min-confidence {min_confidence}: must be a probability, from 0 to 1")
+
+def read_labels(folder: RunFolder) -> LabelRows:
     file = folder.read_soft_labels()
     n_classes = len(file.class_names)
     labels = np.where(file.covered, file.soft_labels.argmax(1), UNLABELED)
@@ -61,10 +66,7 @@ def read_labels(folder: RunFolder, min_confidence: float = 0.0) -> LabelRows:
             )
         row = position[name]
         labels[row], confidence[row], source[row] = label, 1.0, GIVEN
-    rows = LabelRows(file.class_names, file.ids, labels, confidence, file.soft_labels, file.covered, source)
-    if not min_confidence:
-        return rows
-    return rows.take((rows.labels != UNLABELED) & (rows.confidence >= min_confidence))
+    return LabelRows(file.class_names, file.ids, labels, confidence, file.soft_labels, file.covered, source)
 
 
 def _given_labels(folder: RunFolder) -> dict[str, Any]:

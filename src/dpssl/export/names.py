@@ -18,16 +18,20 @@ DEVICES = frozenset(
 
 
 def safe_names(texts: Iterable[str]) -> list[str]:
-    """A file name for each of `texts`, which differ. Where two would meet, both get a part of their checksum."""
+    """A file name for each of `texts`, which differ. Where two would meet, both get a part of their checksum.
+
+    Somebody may have chosen a text to be just that name; then all get their whole checksum, which cannot meet.
+    """
     originals = list(texts)
-    names = [safe_name(text) for text in originals]
-    for n_digits in (8, 64):
-        counts = Counter(map(_as_compared, names))
-        names = [
-            name if counts[_as_compared(name)] == 1 else _marked(safe_name(text), text, n_digits)
-            for name, text in zip(names, originals, strict=True)
-        ]
-    return names
+    plain = [safe_name(text) for text in originals]
+    counts = Counter(map(_as_compared, plain))
+    names = [
+        name if counts[_as_compared(name)] == 1 else _marked(name, text, 8)
+        for name, text in zip(plain, originals, strict=True)
+    ]
+    if len(set(map(_as_compared, names))) == len(names):
+        return names
+    return [_marked(name, text, 64) for name, text in zip(plain, originals, strict=True)]
 
 
 def printable_names(class_names: Sequence[str]) -> list[str]:

@@ -17,16 +17,17 @@ def test_given_labels_stand_and_uncovered_images_have_none(rows: LabelRows, fold
 
 
 def test_min_confidence_leaves_out_unsure_and_unlabelled_images(folder: RunFolder) -> None:
-    kept = read_labels(folder, 0.6).ids.tolist()
-    everything = read_labels(folder).ids.tolist()
+    rows = read_labels(folder)
+    kept, everything = rows.at_least(0.6).ids.tolist(), rows.ids.tolist()
     assert [everything.index(id) for id in everything if id not in kept] == [0, 3]
-    assert len(read_labels(folder, 1.0)) == 1, "what a person gave is certain"
+    assert len(rows.at_least(0)) == len(rows)
+    assert len(rows.at_least(1)) == 1, "what a person gave is certain"
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5, float("nan")])
 def test_min_confidence_is_a_probability(folder: RunFolder, value: float) -> None:
     with pytest.raises(InputError, match=f"--min-confidence {value}: must be a probability"):
-        read_labels(folder, value)
+        read_labels(folder).at_least(value)
 
 
 @pytest.mark.parametrize("labeled", [{"nobody": 0}, {"..": 99}, {"..": "cat"}, [1]])

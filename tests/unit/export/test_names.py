@@ -45,6 +45,13 @@ def test_endings_survive_cutting_and_marking() -> None:
     assert one.endswith(".png")
 
 
+def test_a_name_chosen_to_meet_another_does_not() -> None:
+    marked = safe_names(["a", "A"])[0]
+    fully = safe_names(["a", "A", marked])[0]
+    texts = ["a", "A", marked, fully]
+    assert len(set(map(str.casefold, safe_names(texts)))) == 4
+
+
 def test_a_name_does_not_depend_on_the_order() -> None:
     texts = ["a/b", "a_b", "c", "C"]
     assert dict(zip(texts, safe_names(texts), strict=True)) == dict(
