@@ -39,15 +39,16 @@ def new_file(path: Path, redo: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path, redo: bool, note: Mapping[str, Any]) -> Iterator[Path]:
-    """Yields an empty folder to fill; becomes `path`, with `note` inside, when all is written."""
+    """Yields a folder to fill, with `note` inside; becomes `path` when all is written."""
     require_free(path, redo, is_folder=True)
     draft, replaced = (path.with_name(f".{path.name}.{state}") for state in ("unfinished", "replaced"))
     try:
         for left_by_a_kill in (draft, replaced):
-            shutil.rmtree(left_by_a_kill, ignore_errors=True)
+            if (left_by_a_kill / NOTE).is_file():
+                shutil.rmtree(left_by_a_kill)
         draft.mkdir(parents=True)
-        yield draft
         (draft / NOTE).write_text(json.dumps({"dpssl": __version__, **note}) + "\n", encoding="utf-8")
+        yield draft
         if path.exists():
             os.replace(path, replaced)
         os.replace(draft, path)
@@ -57,7 +58,8 @@ def new_folder(path: Path, redo: bool, note: Mapping[str, Any]) -> Iterator[Path
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if (draft / NOTE).is_file():
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def require_free(path: Path, redo: bool, is_folder: bool = False) -> None:

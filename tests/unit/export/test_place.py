@@ -72,10 +72,19 @@ def test_an_empty_folder_may_be_filled_and_what_a_kill_left_goes(tmp_path: Path)
     path = tmp_path / "tree"
     path.mkdir()
     (tmp_path / ".tree.unfinished").mkdir()
-    (tmp_path / ".tree.unfinished" / "stale").write_text("x")
+    for name in ("stale", NOTE):
+        (tmp_path / ".tree.unfinished" / name).write_text("x")
     with new_folder(path, False, {}) as draft:
-        assert contents(draft) == set()
+        assert contents(draft) == {NOTE}
     assert contents(tmp_path) == {"tree", f"tree/{NOTE}"}
+
+
+def test_a_stranger_in_the_place_of_the_draft_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".tree.unfinished").mkdir()
+    (tmp_path / ".tree.unfinished" / "mine").write_text("x")
+    with pytest.raises(RunFolderError, match="cannot be written"), new_folder(tmp_path / "tree", False, {}):
+        pytest.fail("refused before the work")
+    assert contents(tmp_path) == {".tree.unfinished", ".tree.unfinished/mine"}
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
