@@ -16,6 +16,7 @@ from torch.func import functional_call
 from dpssl.config import ALL_OPS, Config, Section
 from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank
+from dpssl.errors import InputError
 from dpssl.nets.backbones import graded_features
 from dpssl.nets.classifier import Classifier
 from dpssl.nets.pooling import average_pool
@@ -80,6 +81,15 @@ class Learner:
     def strong(self, images: Tensor, turns: Tensor | None = None) -> Tensor:
         """RandAugment's view, or with the operations that `turns` (dpssl.data.augment.StrongDraw) names."""
         return self._augment.strong(images, turns)
+
+    def images_at(self, positions: Tensor) -> Tensor:
+        """Images (B, channels, H, W) that a step itself chooses, which only a bank on the device can give."""
+        if self.bank.streamed:
+            raise InputError(
+                f"--method {self.config.baseline.method}: chooses images of its own in every step, so they must be on "
+                "the device; give --image-memory device, or turn that off (docs/baselines.md)"
+            )
+        return self.bank.images[positions]
 
     def inputs(self, images: Tensor) -> Tensor:
         """uint8 images -> normalised network input."""

@@ -35,7 +35,8 @@ class Trained:
 def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Config, watch: Watch) -> Trained:
     """Train `config.baseline.method` on `labels` (n,), -1 for the unlabelled."""
     settings, device = config.labeling, bank.device
-    labeled = LabeledImages.of(labels.to(device))
+    labels = labels.to(device)
+    labeled = LabeledImages.of(labels)
     network, system = start(config, n_classes, bank, labeled)
     optimizer = FlatSGD(
         nn.ModuleDict({"network": network, "system": system}),
@@ -43,16 +44,12 @@ def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Conf
         config.optim.weight_decay,
         config.optim.ema_decay,
     )
-    pool = unlabeled_pool(labels.to(device), settings.labeled_in_unlabeled)
+    feed = start_feed(bank, labeled, unlabeled_pool(labels, settings.labeled_in_unlabeled), config)
     draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
     learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
 
-    feed = start_feed(bank, labeled, pool, config)
-    given = labels.to(device)
-
     def compute() -> LossAndMetrics:
-        mine, others = feed.parts()
-        return system.loss(Batch(mine.images, given[mine.positions], others.images, others.positions), learner)
+        return system.loss(next_batch(feed, labels), learner)
 
     stage = Stage(
         STAGE,
@@ -102,3 +99,8 @@ def start_feed(bank: ImageBank, labeled: LabeledImages, pool: Tensor, config: Co
         Source(pool, n_unlabeled, "any", "--batch-size times --unlabeled-ratio"),
     ]
     return Feed(bank, sources, stream_seed(config.run.seed, f"images of stage {STAGE}"))
+
+
+def next_batch(feed: Feed, labels: Tensor) -> Batch:
+    labeled, unlabeled = feed.parts()
+    return Batch(labeled.images, labels[labeled.positions], unlabeled.images, unlabeled.positions)

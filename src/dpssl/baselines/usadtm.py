@@ -15,6 +15,7 @@ one forward pass (the code matches in a pass of its own before it); the number t
 it to the same 4 a class over 30 epochs); an epoch is a 1,024th of training, however long that is.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,7 +73,7 @@ class USADTM(System):
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         settings, images, labels = self.settings, batch.labeled, batch.labels
         if settings.n_joining:
-            images, labels = self.join(images, labels, learner.bank.images, learner.generator)
+            images, labels = self.join(images, labels, learner.images_at, learner.generator)
         views = [learner.weak(images), learner.strong(batch.unlabeled)]
         n_targets = 1
         if settings.aggregation_weight:  # then the weak views are trained on too, and the images as they are
@@ -139,7 +140,7 @@ class USADTM(System):
         self.surest_position.copy_(torch.where(ends, -1, position))
 
     def join(
-        self, images: Tensor, labels: Tensor, every_image: Tensor, generator: torch.Generator
+        self, images: Tensor, labels: Tensor, images_at: Callable[[Tensor], Tensor], generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """The labelled batch, with images that joined in as large a part of it as they are of all labelled ones."""
         joined, batch, device = self.joined.flatten(), len(labels), labels.device
@@ -147,7 +148,7 @@ class USADTM(System):
         slot = torch.randint(len(joined), (batch,), generator=generator, device=device)
         chance = len(joined) / (self.task.n_labeled + n_joined)  # of a slot, which may be empty
         replaced = (torch.rand(batch, generator=generator, device=device) < chance) & (joined[slot] >= 0)
-        theirs = every_image[joined[slot].clamp_min(0)]
+        theirs = images_at(joined[slot].clamp_min(0))
         return (
             torch.where(replaced[:, None, None, None], theirs, images),
             torch.where(replaced, slot // self.settings.n_joining, labels),

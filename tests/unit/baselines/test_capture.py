@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.system import Learner
-from dpssl.baselines.trainer import draw_batch, start, train_baseline
+from dpssl.baselines.trainer import next_batch, start, start_feed, train_baseline
 from dpssl.data.batches import ImageBank, LabeledImages
 from dpssl.training.optim import FlatSGD
 from dpssl.training.watch import Watch
@@ -50,18 +50,20 @@ def test_a_step_never_leaves_the_device(
     config = tiny_config(method)
     if method == "uda":
         config = tiny_config(method, "annealing=log")
-    labeled, pool, draws = LabeledImages.of(given), torch.arange(len(bank)), torch.Generator().manual_seed(0)
+    labeled, draws = LabeledImages.of(given), torch.Generator().manual_seed(0)
+    feed = start_feed(bank, labeled, torch.arange(len(bank)), config)
     network, system = start(config, 3, bank, labeled)
     optimizer = FlatSGD(torch.nn.ModuleDict({"network": network, "system": system}), 0.9, 5e-4, 0.9)
     learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
 
     def step() -> None:
-        loss, _ = system.loss(draw_batch(bank, labeled, pool, config, draws), learner)
+        loss, _ = system.loss(next_batch(feed, given), learner)
         gradients = torch.autograd.grad(loss, optimizer.parameters, allow_unused=True)
         optimizer.step(
             [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, optimizer.parameters, strict=True)]
         )
 
+    feed.advance()
     step()  # makes the tables of augmentation, as the warm-up before a capture does
     pointers = {name: buffer.data_ptr() for name, buffer in system.named_buffers()}
     with Watchful() as watch:

@@ -1,5 +1,6 @@
 """Every method trains on the shared loop, and one that was stopped ends where an unbroken one does."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,15 @@ def test_settings_that_cannot_be(given: str, message: str) -> None:
 def test_a_method_without_settings_says_so() -> None:
     with pytest.raises(InputError, match="supervised has no settings of its own"):
         method_settings("supervised", ["threshold=1"])
+
+
+def test_images_that_are_streamed(digits: Digits, tiny_config: MakeConfig) -> None:
+    """Every method trains on them but the one that chooses images itself, which says how to go on."""
+    bank, given = digits
+    streamed = dataclasses.replace(
+        bank, images=bank.images.contiguous(memory_format=torch.channels_last), streamed=True
+    )
+    train_baseline(streamed, given, 3, tiny_config("flexmatch", steps=2), Watch(progress=False))
+    with pytest.raises(InputError, match=r"--method usadtm: chooses images .* --image-memory device"):
+        train_baseline(streamed, given, 3, tiny_config("usadtm", steps=2), Watch(progress=False))
+    train_baseline(streamed, given, 3, tiny_config("usadtm", "n_joining=0", steps=2), Watch(progress=False))

@@ -129,7 +129,7 @@ def test_the_surest_of_each_class_join_the_labelled(make_system: MakeSystem) -> 
 
     every_image = torch.arange(20, dtype=torch.uint8).view(20, 1, 1, 1)
     blank, given = torch.zeros(4000, 1, 1, 1, dtype=torch.uint8), torch.full((4000,), 7)
-    images, labels = system.join(blank, given, every_image, torch.Generator().manual_seed(0))
+    images, labels = system.join(blank, given, every_image.__getitem__, torch.Generator().manual_seed(0))
     assert set(zip(images.flatten().tolist(), labels.tolist(), strict=True)) == {
         (0, 7), (11, 0), (12, 0), (13, 1), (14, 1)
     }  # fmt: skip
@@ -139,7 +139,7 @@ def test_the_surest_of_each_class_join_the_labelled(make_system: MakeSystem) -> 
 def test_nobody_joins_before_somebody_is_chosen(make_system: MakeSystem) -> None:
     system = make_system("usadtm")
     images, labels = torch.zeros(5, 1, 2, 2, dtype=torch.uint8), torch.arange(5) % 3
-    same = system.join(images, labels, torch.ones(9, 1, 2, 2, dtype=torch.uint8), torch.Generator())
+    same = system.join(images, labels, torch.ones(9, 1, 2, 2, dtype=torch.uint8).__getitem__, torch.Generator())
     assert torch.equal(same[0], images)
     assert torch.equal(same[1], labels)
 
