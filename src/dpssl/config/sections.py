@@ -164,8 +164,11 @@ class LabelingConfig(Section):
     specialist_ratio: float = option(0.2, "share of the LFs that learn from one sample, rho", least=0, most=1)
     mcl: bool = option(True, "multiple-choice learning; off is the paper's Exp1: all LFs on all classes, none abstains")
     feature_transform: bool = option(True, "each LF pools around its own centre (Eq. 3); off is the paper's Exp2")
-    assignment_target: float = option(
-        0.4, "sharpness at the start: mean of the largest assignment of a position to a centre", least=0, most=1
+    assignment_entropy: float = option(
+        0.92, "sharpness at the start: entropy of a position's assignment to the centres, in log K", least=0, most=1
+    )
+    sharpness_range: float = option(
+        2.0, "factor of its start within which each LF's sharpness stays; 1 = fixed, 0 = free, as in Eq. 3", least=0
     )
     lf_feature_norm: float = option(
         4.0, "norm of each LF's feature; its square scales the step that a learning rate is for the heads", least=1e-3
@@ -231,6 +234,8 @@ class LabelingConfig(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if 0 < self.sharpness_range < 1:
+            raise InputError(f"--sharpness-range {self.sharpness_range}: must be 0 or at least 1")
         if self.adaptive_threshold and self.pseudo_labels != "consensus":
             raise InputError("--adaptive-threshold: only with --pseudo-labels consensus")
         if self.fairness_weight and not self.adaptive_threshold:

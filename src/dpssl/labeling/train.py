@@ -41,7 +41,14 @@ UNDECAYED = ("centers", "log_sharpness", "bias")
 def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
     """The untrained network, its weights still undrawn."""
     backbone, settings = build_backbone(config.backbone, n_channels), config.labeling
-    network = LFNetwork(backbone, settings.n_lfs, n_classes, settings.feature_transform, settings.lf_feature_norm)
+    network = LFNetwork(
+        backbone,
+        settings.n_lfs,
+        n_classes,
+        settings.feature_transform,
+        settings.lf_feature_norm,
+        settings.sharpness_range,
+    )
     network.abstains = config.labeling.mcl
     return network
 
@@ -60,7 +67,7 @@ def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
         device_generator = torch.Generator(bank.device).manual_seed(centers_seed)
         with torch.no_grad():
             features = network.backbone(bank.network_input(bank.take(positions)))
-        start_centers(network.pooling, features, config.labeling.assignment_target, device_generator)
+        start_centers(network.pooling, features, config.labeling.assignment_entropy, device_generator)
     return network
 
 

@@ -4,9 +4,13 @@
 
 `feature_map` is f (B, HW, D), `centers` c (K, D), `sharpness` beta (K,), `lf_features` f_k (B, K, D). Deviation: the
 paper leaves dis() and the scale of f open. Positions f[j] are L2-normalised, the distance is the squared L2 distance,
-beta stays positive (its logarithm is learnt), and f_k is L2-normalised, as is usual for such residual pooling
-(NetVLAD, Arandjelovic et al. 2016). Without normalisation the assignment stays uniform and all f_k are one vector.
+beta stays positive (its logarithm is learnt) and within `sharpness_range` times its start, and f_k is L2-normalised, as
+is usual for such residual pooling (NetVLAD, Arandjelovic et al. 2016). Without normalisation the assignment stays
+uniform and all f_k are one vector. Without a bound one beta_k runs to thousands: its LF gets no part of any position,
+cannot even fit the labelled images, and stays dead; so do LFs where the assignment starts too sharp.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -16,19 +20,32 @@ NORM_EPSILON = 1e-6
 
 
 class FeatureTransform(nn.Module):
-    """Feature map (B, D, h, w) -> one feature a labeling function (B, K, D), each of norm `norm`."""
+    """Feature map (B, D, h, w) -> one feature a labeling function (B, K, D), each of norm `norm`.
 
-    def __init__(self, n_lfs: int, n_features: int, norm: float = 4.0) -> None:
+    beta_k = start * range^tanh(log_sharpness_k): within a factor `sharpness_range` of the common start; a range of 0
+    leaves it free, beta_k = start * exp(log_sharpness_k).
+    """
+
+    start_sharpness: Tensor
+
+    def __init__(self, n_lfs: int, n_features: int, norm: float = 4.0, sharpness_range: float = 2.0) -> None:
         super().__init__()
-        self.norm = norm
+        self.norm, self.sharpness_range = norm, sharpness_range
         self.centers = nn.Parameter(torch.zeros(n_lfs, n_features))
         self.log_sharpness = nn.Parameter(torch.zeros(n_lfs))
+        self.register_buffer("start_sharpness", torch.ones(()))
+
+    def sharpness(self) -> Tensor:
+        """beta (K,)."""
+        if self.sharpness_range == 0:
+            return self.start_sharpness * self.log_sharpness.exp()
+        exponent = math.log(self.sharpness_range) * torch.tanh(self.log_sharpness)
+        return self.start_sharpness * exponent.exp()
 
     def assignment(self, positions: Tensor) -> Tensor:
         """a_jk for L2-normalised positions (B, HW, D) -> (B, HW, K)."""
         distance = _squared_distance(positions, self.centers)
-        sharpness: Tensor = self.log_sharpness.exp()
-        return torch.softmax(-sharpness * distance, dim=-1)
+        return torch.softmax(-self.sharpness() * distance, dim=-1)
 
     def forward(self, features: Tensor) -> Tensor:
         positions = unit_positions(features)  # (B, HW, D)
@@ -75,13 +92,13 @@ def _squared_distance(positions: Tensor, centers: Tensor) -> Tensor:
 
 @torch.no_grad()
 def start_centers(
-    transform: FeatureTransform, features: Tensor, target: float, generator: torch.Generator, n_iterations: int = 10
+    transform: FeatureTransform, features: Tensor, entropy: float, generator: torch.Generator, n_iterations: int = 10
 ) -> None:
     """Put the centres on real feature positions and set the sharpness so that the transform is not inert.
 
-    k-means on the positions of `features` (B, D, h, w), then one common beta, found by bisection, at which the largest
-    assignment of a position averages `target`. Random centres far from the data gave an assignment that stayed uniform
-    throughout training.
+    k-means on the positions of `features` (B, D, h, w), then one common beta, found by bisection, at which the entropy
+    of a position's assignment averages `entropy` log K. Random centres far from the data gave an assignment that stayed
+    uniform throughout training.
     """
     positions = unit_positions(features).flatten(0, 1)  # (N, D)
     n_lfs = transform.centers.shape[0]
@@ -95,10 +112,12 @@ def start_centers(
     low, high = 1e-3, 1e6
     for _ in range(60):
         middle = (low * high) ** 0.5
-        peak = torch.softmax(-middle * distance, -1).amax(-1).mean().item()
-        low, high = (middle, high) if peak < target else (low, middle)
+        log_assignment = torch.log_softmax(-middle * distance, -1)
+        found = -(log_assignment.exp() * log_assignment).sum(-1).mean().item()
+        low, high = (middle, high) if found > entropy * math.log(n_lfs) else (low, middle)
     transform.centers.copy_(centers)
-    transform.log_sharpness.fill_(float(torch.tensor(low * high).sqrt().log()))
+    transform.log_sharpness.zero_()
+    transform.start_sharpness.fill_((low * high) ** 0.5)
 
 
 def _spread_start(positions: Tensor, n_centers: int, generator: torch.Generator) -> Tensor:
