@@ -2,8 +2,9 @@
 
 Images (B, C, H, W) and weights (Co, Ci, 3, 3) are channels-last in memory; sums are in float32.
 
-    a = leaky_relu(scale * x + shift) if a norm is given, else x       (outside of the image a is zero, not x)
-    y = conv(a, weight) + skip        dx = conv(dy, turned weight)        dweight[o, i, u, v] = sum dy[o] a[i, moved u, v]
+    a = leaky_relu(scale * x + shift) if a norm is given, else x    (outside of the image a is zero, not x)
+    y = conv(a, weight) + skip,    dx = conv(dy, weight turned by half, its input and output exchanged)
+    dweight[o, i, u, v] = sum over images and pixels (r, c) of dy[o, r, c] * a[i, r + u - 1, c + v - 1]
 
 So a batch norm with its activation costs no pass of its own: it is applied where the convolution loads its input, its
 sums are formed where the convolution before it writes its output. `fits` says which tensors the Triton kernels take;
@@ -27,7 +28,6 @@ except ModuleNotFoundError:  # a CPU build of torch comes without Triton
 
 aten = torch.ops.aten
 WIDEST = 64  # channels; for more, three rows of weights exceed a multiprocessor's memory
-N_WALKERS = 132  # programs that share the walks of a weight gradient: one for each of an H200's multiprocessors
 FINISH_CHANNELS, FINISH_PARTIALS = 2, 32  # what one program adds up at a time of their partial results
 
 
@@ -36,9 +36,10 @@ class Plan(NamedTuple):
 
     span: int  # pixels of a place
     places: int  # that a program takes
-    strip: int  # image rows that it walks down
+    strip: int  # image rows that it walks down; even for a weight gradient
     warps: int
-    stages: int  # rows in flight
+    stages: int  # steps down in flight
+    walkers: int = 132  # programs that share the walks of a weight gradient; an H200 has so many multiprocessors
 
 
 def fits(x: Tensor, weight: Tensor) -> bool:
@@ -100,15 +101,15 @@ def weight_gradient(
             dy, a, dweight.to(x.dtype), [0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, False]
         )
         return cast(Tensor, found.to(dtype=wide, memory_format=torch.channels_last))
-    span, places, strip, warps, stages = plan or weight_gradient_plan(n_in, n_out)
+    span, places, strip, warps, stages, walkers = plan or weight_gradient_plan(n_in, n_out)
     n_columns = triton.next_power_of_2((span + 2) * n_in)
     n_places = n * triton.cdiv(width, span)
     n_walks = triton.cdiv(n_places, places) * triton.cdiv(height, strip)
-    n_walkers = min(N_WALKERS, n_walks)
+    n_walkers = min(walkers, n_walks)
     partials = torch.empty(n_walkers, 3, n_columns, span * n_out, device=x.device)
     scale, shift = (None, None) if norm is None else (norm.scale, norm.shift)
     on_gpu.weight_gradient[(n_walkers,)](
-        dy, x, scale, shift, partials, n_places, n_walks, slope,
+        _channels_last(dy), _channels_last(x), scale, shift, partials, n_places, n_walks, slope,
         height, width, n_in, n_out, n_columns, span, places, strip, norm is not None,
         num_warps=warps, num_stages=stages,
     )  # fmt: skip
@@ -121,30 +122,31 @@ def weight_gradient(
 def convolve_plan(n_in: int, n_out: int) -> Plan:
     """The plan for so many channels, forward or for the input gradient."""
     if n_in < 8:
-        return Plan(8, 64, 16, 4, 3)
-    return Plan(2 if max(n_in, n_out) <= 32 else 1, 64, 16, 4, 2)
+        return Plan(4, 64, 8, 4, 2)
+    return Plan(2, 64, 32, 8, 2) if max(n_in, n_out) <= 32 else Plan(1, 64, 16, 8, 2)
 
 
 def weight_gradient_plan(n_in: int, n_out: int) -> Plan:
+    """The plan for so many channels."""
     if n_in < 8:
-        return Plan(8, 64, 16, 4, 3)
+        return Plan(2, 64, 16, 4, 2, 264)
     if n_in * n_out <= 512:
-        return Plan(2, 64, 16, 4, 3)
-    return Plan(2, 64, 16, 8, 3) if n_in * n_out <= 1024 else Plan(1, 64, 16, 16, 2)
+        return Plan(2, 64, 16, 4, 2, 264)
+    return Plan(2, 64, 16, 8, 2) if n_in * n_out <= 1024 else Plan(1, 64, 16, 16, 2)
 
 
 def _launch(
     x: Tensor, weight: Tensor, norm: Norm | None, slope: float, skip: Tensor | None, plan: Plan | None,
     *, turn: bool, sums: bool,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    x, weight = _channels_last(x), _channels_last(weight)
+    skip = None if skip is None else _channels_last(skip)
     n, n_in, height, width = x.shape
     n_out = weight.shape[1 if turn else 0]
-    span, places, strip, warps, stages = plan or convolve_plan(n_in, n_out)
+    span, places, strip, warps, stages, _ = plan or convolve_plan(n_in, n_out)
     n_places = n * triton.cdiv(width, span)
     n_programs = triton.cdiv(n_places, places) * triton.cdiv(height, strip)
-    y = torch.empty(
-        (n, n_out, height, width), device=x.device, dtype=x.dtype, memory_format=torch.channels_last
-    )
+    y = torch.empty((n, n_out, height, width), device=x.device, dtype=x.dtype, memory_format=torch.channels_last)
     partials = torch.empty(n_programs, 2, n_out, device=x.device) if sums else None
     scale, shift = (None, None) if norm is None else (norm.scale, norm.shift)
     on_gpu.convolve[(n_programs,)](
@@ -162,6 +164,10 @@ def _plain_convolve(x: Tensor, weight: Tensor, norm: Norm | None, slope: float, 
 
 def _activate(x: Tensor, norm: Norm | None, slope: float) -> Tensor:
     return x if norm is None else like(norm_kernels.normalize(as_rows(x), norm, slope), x)
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 def _on_gpu(x: Tensor) -> bool:

@@ -53,7 +53,7 @@ def _load_weights(
     return tl.load(weight + where, reaches, 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_places"])
 def convolve(
     x, weight, scale, shift, skip, y, partials, n_places, slope,
     H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, K: tl.constexpr, SPAN: tl.constexpr,
@@ -106,13 +106,15 @@ def convolve(
         tl.store(to + CO, tl.sum(tl.reshape(tl.sum(squares, 0), (SPAN, CO)), 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_places", "n_walks"])
 def weight_gradient(
     dy, x, scale, shift, partials, n_places, n_walks, slope,
     H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, K: tl.constexpr, SPAN: tl.constexpr,
     T: tl.constexpr, STRIP: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
-    """Partial results (P, 3, K, SPAN * CO): products of each column of the window with each of the place."""
+    """Partial results (P, 3, K, SPAN * CO): products of each column of the window with each of the place.
+
+    STRIP is even."""
     N: tl.constexpr = SPAN * CO
     STRIPS: tl.constexpr = (H + STRIP - 1) // STRIP
     upper = tl.zeros((K, N), tl.float32)
@@ -123,7 +125,7 @@ def weight_gradient(
         top = walk % STRIPS * STRIP
         above = _load_pixels(dy, None, None, 0.0, first, top - 1, n_places, 0, SPAN, N, H, W, CO, SPAN, T, False)
         here = _load_pixels(dy, None, None, 0.0, first, top, n_places, 0, SPAN, N, H, W, CO, SPAN, T, False)
-        for row in range(top, top + STRIP):
+        for row in range(top, top + STRIP, 2):  # two at a time: what is carried on was loaded in the same turn
             below = _load_pixels(
                 dy, None, None, 0.0, first, row + 1, n_places, 0, SPAN, N, H, W, CO, SPAN, T, False
             )  # fmt: skip
@@ -134,15 +136,25 @@ def weight_gradient(
             upper = tl.dot(columns, below, upper, input_precision="ieee")
             middle = tl.dot(columns, here, middle, input_precision="ieee")
             lower = tl.dot(columns, above, lower, input_precision="ieee")
-            above = here
-            here = below
+            next_below = _load_pixels(
+                dy, None, None, 0.0, first, row + 2, n_places, 0, SPAN, N, H, W, CO, SPAN, T, False
+            )  # fmt: skip
+            window = _load_pixels(
+                x, scale, shift, slope, first, row + 1, n_places, -1, SPAN + 2, K, H, W, CI, SPAN, T, NORM
+            )  # fmt: skip
+            columns = tl.trans(window)
+            upper = tl.dot(columns, next_below, upper, input_precision="ieee")
+            middle = tl.dot(columns, below, middle, input_precision="ieee")
+            lower = tl.dot(columns, here, lower, input_precision="ieee")
+            above = below
+            here = next_below
     to = partials + tl.program_id(0) * (3 * K * N) + tl.arange(0, K)[:, None] * N + tl.arange(0, N)[None, :]
     tl.store(to, upper)
     tl.store(to + K * N, middle)
     tl.store(to + 2 * K * N, lower)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_partials"])
 def finish_weight_gradient(
     partials, dweight, n_partials, CI: tl.constexpr, CO: tl.constexpr, K: tl.constexpr, SPAN: tl.constexpr,
     R: tl.constexpr, P: tl.constexpr,
