@@ -1,12 +1,13 @@
 """The convolution kernels against cuDNN on one GPU: microseconds of each plan, one line a shape and operation.
 
-    PYTHONPATH=src python benchmarks/conv_kernels.py [--quick] [--dry-run]
+    PYTHONPATH=src python benchmarks/conv_kernels.py [--quick] [--only "32->32@32 fused"] [--plans "2,64,32,8,3 ..."]
 
 Shapes are those of WRN-28-2 in FixMatch's joint batch (960 images forward, 512 backward), bfloat16, channels-last.
 "fused" is compared with the passes it replaces: normalise, convolve, add the shortcut and sum. Each time is that of a
 captured graph of ten calls. Plans that fail to compile are left out; plans that err by more than a bfloat16 sum may are
 marked with "!". Compiling is spread over processes, which leave their kernels in Triton's cache. --quick times the
-plans that the package chooses itself. --dry-run goes through the motions at a tiny size, for Triton's interpreter.
+plans that the package chooses itself, --plans others than those below, --only the lines that begin so. --dry-run goes
+through the motions at a tiny size, for Triton's interpreter.
 """
 
 import argparse
@@ -31,39 +32,36 @@ SHAPES = [(3, 16, 32), (16, 32, 32), (32, 32, 32), (64, 64, 16)]  # channels in,
 BATCHES = (960, 512)
 
 WALK = [
-    Plan(2, 64, 32, 4, 2), Plan(2, 64, 32, 4, 3), Plan(2, 64, 16, 4, 2), Plan(2, 64, 32, 8, 3),
-    Plan(2, 128, 32, 8, 2), Plan(1, 64, 32, 4, 3), Plan(1, 128, 32, 8, 3), Plan(1, 128, 16, 4, 2),
+    Plan(2, 64, 32, 4, 3), Plan(2, 64, 16, 4, 3), Plan(2, 64, 32, 8, 3), Plan(2, 128, 32, 8, 3),
+    Plan(1, 64, 32, 4, 3), Plan(1, 64, 32, 4, 4), Plan(1, 128, 32, 8, 3), Plan(2, 64, 32, 4, 2),
 ]  # fmt: skip
 FUSED = [
-    Plan(2, 64, 32, 4, 2), Plan(2, 64, 32, 8, 2), Plan(2, 64, 32, 8, 3), Plan(2, 64, 16, 8, 2),
-    Plan(2, 128, 32, 8, 2), Plan(1, 64, 32, 4, 3), Plan(1, 64, 16, 4, 2), Plan(1, 128, 32, 8, 2),
+    Plan(2, 64, 32, 8, 3), Plan(2, 64, 16, 8, 3), Plan(2, 64, 32, 4, 3), Plan(2, 64, 32, 8, 2),
+    Plan(1, 64, 32, 4, 3), Plan(1, 64, 16, 4, 3), Plan(1, 64, 32, 4, 4), Plan(1, 128, 32, 8, 3),
 ]  # fmt: skip
 STEM = [
-    Plan(4, 64, 8, 4, 2), Plan(4, 64, 16, 4, 2), Plan(4, 64, 16, 8, 2), Plan(4, 128, 8, 8, 2),
-    Plan(2, 64, 16, 4, 2), Plan(2, 64, 32, 4, 2), Plan(2, 128, 16, 4, 2), Plan(8, 64, 8, 8, 2),
+    Plan(2, 64, 16, 4, 3), Plan(2, 64, 8, 4, 3), Plan(2, 64, 32, 4, 3), Plan(2, 128, 16, 4, 3),
+    Plan(4, 64, 8, 4, 3), Plan(4, 64, 16, 8, 3), Plan(4, 64, 8, 8, 3), Plan(8, 64, 8, 8, 3),
 ]  # fmt: skip
-WIDE = [
-    Plan(1, 64, 16, 4, 2), Plan(1, 64, 16, 8, 2), Plan(1, 64, 8, 8, 2), Plan(1, 64, 16, 8, 3),
-    Plan(1, 128, 16, 8, 1), Plan(1, 128, 16, 16, 1),
-]  # fmt: skip
+WIDE = [Plan(1, 64, 16, 8, 3), Plan(1, 64, 16, 8, 2), Plan(1, 64, 8, 8, 3), Plan(1, 64, 8, 8, 2)]
 WEIGHT = [
-    Plan(2, 64, 16, 8, 2), Plan(2, 64, 16, 8, 3), Plan(2, 64, 16, 8, 2, 264), Plan(2, 64, 32, 8, 2),
-    Plan(2, 128, 32, 8, 2), Plan(1, 64, 16, 4, 2, 264), Plan(1, 128, 32, 8, 2), Plan(2, 32, 16, 8, 3, 264),
+    Plan(2, 64, 16, 8, 3), Plan(2, 64, 32, 8, 3), Plan(2, 32, 16, 8, 3, 264), Plan(2, 32, 32, 8, 4, 264),
+    Plan(2, 64, 16, 8, 2, 264), Plan(1, 64, 16, 4, 3), Plan(1, 32, 16, 4, 3, 264), Plan(1, 32, 16, 4, 4, 264),
 ]  # fmt: skip
 WEIGHT_HALF = [
-    Plan(2, 64, 16, 4, 2, 264), Plan(2, 64, 16, 4, 3, 264), Plan(2, 64, 16, 8, 2, 264), Plan(2, 64, 32, 4, 3),
-    Plan(2, 128, 32, 8, 2), Plan(1, 64, 16, 4, 2, 264), Plan(4, 64, 16, 8, 2),
+    Plan(2, 64, 16, 4, 3, 264), Plan(2, 32, 16, 4, 3, 264), Plan(2, 32, 16, 4, 4, 396), Plan(2, 64, 16, 4, 2, 264),
+    Plan(1, 64, 16, 4, 3, 264), Plan(1, 32, 16, 4, 4, 396), Plan(2, 64, 32, 4, 3),
 ]  # fmt: skip
 WEIGHT_STEM = [
-    Plan(2, 64, 16, 4, 2, 264), Plan(2, 64, 16, 4, 2, 528), Plan(2, 64, 8, 4, 2, 528), Plan(2, 128, 16, 4, 2, 264),
-    Plan(4, 64, 16, 8, 2, 264), Plan(4, 32, 16, 4, 2, 528),
+    Plan(2, 64, 16, 4, 3, 528), Plan(2, 64, 16, 4, 3, 264), Plan(2, 64, 8, 4, 3, 528), Plan(2, 32, 16, 4, 3, 528),
+    Plan(4, 32, 16, 4, 3, 396), Plan(4, 64, 16, 8, 3, 264),
 ]  # fmt: skip
-WEIGHT_WIDE = [Plan(1, 64, 16, 16, 2), Plan(1, 64, 8, 16, 2), Plan(1, 32, 16, 16, 3), Plan(1, 64, 16, 16, 1)]
+WEIGHT_WIDE = [Plan(1, 32, 16, 16, 3), Plan(1, 32, 16, 16, 4), Plan(1, 64, 16, 16, 2), Plan(1, 32, 8, 16, 3)]
 GRIDS: dict[tuple[int, int], dict[str, list[Plan]]] = {
     (3, 16): {"forward": STEM, "fused": STEM[:6], "weight": WEIGHT_STEM},
     (16, 32): {"forward": WALK, "fused": FUSED, "input": WALK, "weight": WEIGHT_HALF, "fused weight": WEIGHT_HALF[:4]},
     (32, 32): {"forward": WALK, "fused": FUSED, "input": WALK, "weight": WEIGHT, "fused weight": WEIGHT[:5]},
-    (64, 64): {"forward": WIDE, "fused": WIDE[1:], "input": WIDE, "weight": WEIGHT_WIDE},
+    (64, 64): {"forward": WIDE, "fused": WIDE, "input": WIDE, "weight": WEIGHT_WIDE},
 }
 
 
@@ -167,12 +165,17 @@ def compile_one(device: str, job: Job) -> str:
     return ""
 
 
-def list_jobs(shapes: list[Shape], quick: bool) -> list[Job]:
+def name(shape: Shape, operation: str) -> str:
+    return f"{shape[0]}->{shape[1]}@{shape[2]} {operation}"
+
+
+def list_jobs(shapes: list[Shape], only: str, plans: list[Plan | None]) -> list[Job]:
     return [
         (shape, operation, plan)
         for shape in shapes
         for operation, grid in GRIDS[shape[:2]].items()
-        for plan in ([None] if quick else grid)
+        if name(shape, operation).startswith(only)
+        for plan in plans or grid
     ]
 
 
@@ -188,9 +191,8 @@ def measure(shape: Shape, operation: str, plans: list[Plan | None], n: int, devi
     best = min(range(len(plans)), key=lambda i: (errors[i] > TOLERANCE, times[i]))
     listed = " ".join(f"{t:.0f}{'!' if e > TOLERANCE else ''}" for t, e in zip(times, errors, strict=True))
     chosen = plans[best]
-    n_in, n_out, side = shape
     return (
-        f"n={n} {n_in}->{n_out}@{side} {operation:12} cuDNN {theirs:6.1f}  ours {times[best]:6.1f}"
+        f"n={n} {name(shape, operation):22} cuDNN {theirs:6.1f}  ours {times[best]:6.1f}"
         f"  {'default' if chosen is None else tuple(chosen)}  error {errors[best]:.1e}  all {listed}"
     )
 
@@ -198,6 +200,8 @@ def measure(shape: Shape, operation: str, plans: list[Plan | None], n: int, devi
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--plans", default="", help="span,places,strip,warps,stages[,walkers] ...")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()
     device, shapes, batches, began = "cuda", SHAPES, BATCHES, time.perf_counter()
@@ -207,7 +211,8 @@ def main() -> None:
     else:
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = False
-    jobs = list_jobs(shapes, options.quick)
+    plans = [Plan(*map(int, plan.split(","))) for plan in options.plans.split()]
+    jobs = list_jobs(shapes, options.only, [None] if options.quick else plans)
     if options.dry_run:
         failures = [compile_one(device, job) for job in jobs]
     else:
@@ -222,9 +227,9 @@ def main() -> None:
     for n in batches:
         for shape in shapes:
             for operation in GRIDS[shape[:2]]:
-                plans = [plan for s, o, plan in ready if (s, o) == (shape, operation)]
-                if plans:
-                    print(measure(shape, operation, plans, n, device), flush=True)
+                compiled = [plan for s, o, plan in ready if (s, o) == (shape, operation)]
+                if compiled:
+                    print(measure(shape, operation, compiled, n, device), flush=True)
     print(f"{time.perf_counter() - began:.0f} s in all")
 
 

@@ -28,7 +28,7 @@ except ModuleNotFoundError:  # a CPU build of torch comes without Triton
 
 aten = torch.ops.aten
 WIDEST = 64  # channels; for more, three rows of weights exceed a multiprocessor's memory
-FINISH_CHANNELS, FINISH_PARTIALS = 2, 32  # what one program adds up at a time of their partial results
+FINISH_CHANNELS, FINISH_PARTIALS = 2, 64  # what one program adds up at a time of their partial results
 
 
 class Plan(NamedTuple):
@@ -102,6 +102,7 @@ def weight_gradient(
         )
         return cast(Tensor, found.to(dtype=wide, memory_format=torch.channels_last))
     span, places, strip, warps, stages, walkers = plan or weight_gradient_plan(n_in, n_out)
+    strip = min(strip, height + height % 2)
     n_columns = triton.next_power_of_2((span + 2) * n_in)
     n_places = n * triton.cdiv(width, span)
     n_walks = triton.cdiv(n_places, places) * triton.cdiv(height, strip)
@@ -122,17 +123,17 @@ def weight_gradient(
 def convolve_plan(n_in: int, n_out: int) -> Plan:
     """The plan for so many channels, forward or for the input gradient."""
     if n_in < 8:
-        return Plan(4, 64, 8, 4, 2)
-    return Plan(2, 64, 32, 8, 2) if max(n_in, n_out) <= 32 else Plan(1, 64, 16, 8, 2)
+        return Plan(2, 64, 16, 4, 3)
+    return Plan(2, 64, 32, 8, 3) if max(n_in, n_out) <= 32 else Plan(1, 64, 16, 8, 3)
 
 
 def weight_gradient_plan(n_in: int, n_out: int) -> Plan:
     """The plan for so many channels."""
     if n_in < 8:
-        return Plan(2, 64, 16, 4, 2, 264)
-    if n_in * n_out <= 512:
-        return Plan(2, 64, 16, 4, 2, 264)
-    return Plan(2, 64, 16, 8, 2) if n_in * n_out <= 1024 else Plan(1, 64, 16, 16, 2)
+        return Plan(2, 64, 16, 4, 3, walkers=528)
+    if max(n_in, n_out) <= 32:
+        return Plan(2, 32, 16, 4 if n_in <= 16 else 8, 3, walkers=264)
+    return Plan(1, 32, 16, 16, 3)
 
 
 def _launch(
@@ -144,6 +145,7 @@ def _launch(
     n, n_in, height, width = x.shape
     n_out = weight.shape[1 if turn else 0]
     span, places, strip, warps, stages, _ = plan or convolve_plan(n_in, n_out)
+    strip = min(strip, height)
     n_places = n * triton.cdiv(width, span)
     n_programs = triton.cdiv(n_places, places) * triton.cdiv(height, strip)
     y = torch.empty((n, n_out, height, width), device=x.device, dtype=x.dtype, memory_format=torch.channels_last)
@@ -171,4 +173,5 @@ def _channels_last(x: Tensor) -> Tensor:
 
 
 def _on_gpu(x: Tensor) -> bool:
-    return triton is not None and x.is_cuda
+    """Only types of two bytes: wider ones have no exact matrix unit, so a library does as well."""
+    return triton is not None and x.is_cuda and x.element_size() == 2

@@ -87,9 +87,11 @@ def convolve(
         window = _load_pixels(
             x, scale, shift, slope, first, row, n_places, -1, SPAN + 2, K, H, W, CI, SPAN, T, NORM
         )  # fmt: skip
-        result = tl.dot(window, lower, above, input_precision="ieee")
-        above = tl.dot(window, middle, here, input_precision="ieee")
-        here = tl.dot(window, upper, input_precision="ieee")
+        below = tl.dot(window, upper, input_precision="ieee")
+        partly = tl.dot(window, middle, here, input_precision="ieee")
+        result = tl.dot(window, lower, above, input_precision="ieee")  # last: to wait for it is to wait for all three
+        above = partly
+        here = below
         writes = inside & ((row > top) & (row <= H))
         where = image_offset + (row - 1) * (W * CO) + corner
         if SKIP:
