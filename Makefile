@@ -6,13 +6,14 @@ VENV ?= .venv
 # On Linux without a GPU: `make run TORCH_INDEX=cpu` takes the CPU build of torch instead of the CUDA one.
 TORCH_INDEX ?=
 ARGS ?=
+BROWSERS := chromium chromium-browser google-chrome
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 TORCH_SOURCE := $(if $(TORCH_INDEX),--index-url https://download.pytorch.org/whl/$(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench-digits bench-label-model wheel clean
+.PHONY: help run test browser check format bench-digits bench-label-model wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -22,6 +23,13 @@ run: $(VENV)/installed ## Install, then `dpssl run` on the embedded digits (ARGS
 
 test: $(VENV)/installed-dev ## Install, then run all tests (ARGS="-k resume" selects)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
+
+browser: ## Get the Chromium in which pages are tested, where there is none (apt, as root); without one they are skipped
+	@for name in $(BROWSERS); do command -v $$name >/dev/null && exit 0; done; \
+	if [ "`id -u`" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	else echo "No Chromium here. Install it, on Debian by: sudo apt-get install chromium" >&2; exit 1; fi
 
 check: $(VENV)/installed-dev ## Formatting, lint, types and import contracts
 	$(BIN)/ruff format --check

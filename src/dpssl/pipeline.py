@@ -31,8 +31,8 @@ from dpssl.summary import summarize
 from dpssl.training.distributed import on_writer, share
 from dpssl.training.watch import Watch
 
-VOTES, SOFT_LABELS, EMBEDDINGS, SUMMARY = "votes.npz", "soft_labels.npz", "embeddings.npz", "summary.json"
-PSEUDO_LABELS = "pseudo_labels.npz"
+VOTES, SOFT_LABELS, EMBEDDINGS = "votes.npz", "soft_labels.npz", "embeddings.npz"
+PSEUDO_LABELS, SUMMARY, REPORT = "pseudo_labels.npz", "summary.json", "report.html"
 LF_MODEL, LABEL_MODEL = "lf_model.safetensors", "label_model.safetensors"
 RESULTS = {  # of each step, in order; its first file is written last, and tells that the step is done
     "lfs": (VOTES, LF_MODEL),
@@ -71,7 +71,8 @@ def _remove(run: Run, steps: list[str]) -> None:
     """The last step first: a kill half-way leaves no result whose source is gone."""
     if not run.writes:
         return
-    run.folder.path(SUMMARY).unlink(missing_ok=True)
+    for name in (REPORT, SUMMARY):
+        run.folder.path(name).unlink(missing_ok=True)
     for step in reversed(steps):
         for name in RESULTS[step]:
             run.folder.path(name).unlink(missing_ok=True)

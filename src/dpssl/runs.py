@@ -39,9 +39,9 @@ from dpssl.training.watch import StopRequested, Watch
 
 CONFIG, IMAGES, SPLIT, PROGRESS = "config.toml", "images.json", "split.json", "progress.json"
 DAMAGED = "damaged.csv"
-# These may change from command to command. The first three never change a result; another device or number of threads
+# These may change from command to command. The first four never change a result; another device or number of threads
 # rounds differently, and a checkpoint continues on its own kind of device only (see dpssl.training.watch).
-FREE_TO_CHANGE = ("max_minutes", "checkpoint_minutes", "image_memory", "device", "threads")
+FREE_TO_CHANGE = ("max_minutes", "checkpoint_minutes", "image_memory", "report", "device", "threads")
 
 
 @dataclass

@@ -133,7 +133,7 @@ def tiny() -> list[str]:
     settings: dict[str, object] = {
         "n-lfs": 6, "mcl-min-steps": 2, "mcl-max-steps": 4, "steps": 6, "batch-size": 10, "unlabeled-ratio": 1,
         "end-steps": 4, "end-batch-size": 10, "end-unlabeled-ratio": 1, "window": 2, "mcl-window": 2, "threads": 1,
-        "device": "cpu",
+        "device": "cpu", "report": "false",
     }  # fmt: skip
     return [text for name, value in settings.items() for text in (f"--{name}", str(value))]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dpssl.commands.report import report_or_note
 from dpssl.config import DP_SSL, WIDE_RESNET, flag, options, with_values
 from dpssl.errors import RunFolderError
 
@@ -81,6 +82,8 @@ def finish(run: "Run", work: "Callable[[Run], object]") -> int:
         summary = evaluate(run)
         if run.writes:
             print(as_text(summary, run.folder))
+            if run.config.run.report:
+                report_or_note(run)
     return 0
 
 

@@ -94,6 +94,7 @@ class RunConfig(Section):
         choices=("auto", "device", "stream"),
     )
     threads: int = option(0, "CPU threads; 0 = all cores. The same seed and thread count give the same bytes", least=0)
+    report: bool = option(True, "write report.html, a page that shows the run, when a command is done with it")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,181 @@
+"""What to do next, derived from the numbers of the run. Reads no truth: the advice is the same where none is known."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpssl.report.contents import Labels, RunContents
+from dpssl.report.gallery import Picture, picture, pictures
+from dpssl.report.lf_statistics import LFStatistics
+from dpssl.report.names import joined, percent, probability, short, shown
+
+NOT_LEARNT = 0.5  # mean confidence
+BELIEVED = 0.8  # in a class other than the given one
+FEW_SPECIALISTS = 3  # fewer cannot outvote one that is wrong
+UNSURE = 0.8
+SMALLEST_CLUSTER = 5
+MOST_CLUSTERS = 3
+MOST_PICTURES = 6
+MUCH_UNCOVERED = 0.02
+MUCH_DEAD = 0.2
+ONE_VOICE = 1.5  # independent LFs; the specialists of a class are worth at least one
+RARE = 0.25  # of the share that the given labels suggest
+STILL_RISING = 0.03  # in the last fifth of training
+
+
+@dataclass(frozen=True)
+class Advice:
+    title: str
+    text: str
+    pictures: list[Picture] = field(default_factory=list)
+
+
+def advise(contents: RunContents, lfs: LFStatistics | None) -> list[Advice]:
+    """The most useful first; empty where nothing stands out."""
+    labels = contents.labels
+    advice = list(_not_learnt(contents, labels)) if labels is not None else []
+    if labels is not None and not advice:  # what a run that has not learnt believes of single images is noise
+        advice += [*_suspected_errors(contents), *_unsure_pairs(contents, labels), *_rare_classes(contents, labels)]
+    if lfs is not None:
+        advice += [*_one_voice(lfs), *_few_specialists(contents, lfs), *_idle_lfs(lfs)]
+    return [*advice, *_uncovered(contents), *_training_cut_short(contents)]
+
+
+def _not_learnt(contents: RunContents, labels: Labels) -> Iterator[Advice]:
+    confidence = float(labels.confidence.mean())
+    if confidence < NOT_LEARNT:
+        settings = contents.config.labeling
+        yield Advice(
+            "Do not use these labels yet",
+            f"Their mean confidence is {percent(confidence)}: the run has not learnt the classes. Train longer "
+            f"(--steps {2 * settings.steps}), or give more labels of each class.",
+        )
+
+
+def _suspected_errors(contents: RunContents) -> Iterator[Advice]:
+    """Labelled images of which the label model believes something else than they were given."""
+    assert contents.soft_labels is not None
+    labeled, given = contents.split.labeled, contents.split.given_labels
+    rows = labeled[contents.soft_labels.covered[labeled]]
+    believed = contents.soft_labels.soft_labels[rows]
+    of_given = believed[np.arange(len(rows)), given[rows]]
+    doubted = np.flatnonzero((believed.max(axis=1) >= BELIEVED) & (believed.argmax(axis=1) != given[rows]))
+    if not len(doubted):
+        return
+    worst_first = doubted[np.argsort(of_given[doubted], kind="stable")]
+    names = contents.class_names
+    yield Advice(
+        f"Check {_count(len(doubted), 'label')} that you gave",
+        "The run learnt from these labels and still believes something else of the images, "
+        "so a slip is likely. Correct it, and run again.",
+        [
+            picture(
+                contents,
+                int(rows[at]),
+                (
+                    f"given {shown(names[given[rows[at]]])}",
+                    f"rather {probability(believed[at].max())} {shown(names[believed[at].argmax()])}",
+                ),
+            )
+            for at in worst_first[:MOST_PICTURES]
+        ],
+    )
+
+
+def _unsure_pairs(contents: RunContents, labels: Labels) -> Iterator[Advice]:
+    """Images that hang between the same two classes."""
+    unsure = np.flatnonzero(labels.confidence < UNSURE)
+    if len(unsure) < SMALLEST_CLUSTER:
+        return
+    best = np.sort(np.argpartition(labels.soft_labels[unsure], -2, axis=1)[:, -2:], axis=1)  # (u, 2)
+    counts = Counter(map(tuple, best.tolist()))
+    for (one, other), count in counts.most_common(MOST_CLUSTERS):
+        if count < SMALLEST_CLUSTER:
+            return
+        members = unsure[(best == (one, other)).all(axis=1)]
+        least_sure_first = members[np.argsort(labels.confidence[members], kind="stable")]
+        names = [short(contents.class_names[label], 30) for label in (one, other)]
+        yield Advice(
+            f"Label a few images between {names[0]} and {names[1]}",
+            f"{_count(count, 'image')} hang between the two with a confidence below {100 * UNSURE:.0f} %. A handful of "
+            "labels among them, of both classes, tells the next run most.",
+            pictures(contents, labels, least_sure_first[:MOST_PICTURES]),
+        )
+
+
+def _rare_classes(contents: RunContents, labels: Labels) -> Iterator[Advice]:
+    rare = np.flatnonzero(labels.counts < RARE * len(labels.rows) / len(labels.counts))
+    if len(rare):
+        names = joined([short(contents.class_names[label], 30) for label in rare])
+        yield Advice(
+            f"Are there really so few of {names}?",
+            f"Fewer than a quarter of an even share of the images got {'it' if len(rare) == 1 else 'each of them'}. "
+            "If the images should hold more, add labels of it that look different from those given.",
+        )
+
+
+def _one_voice(lfs: LFStatistics) -> Iterator[Advice]:
+    """Agreement among LFs that err together is no evidence, and no label model can tell that from skill."""
+    backed = lfs.specialties.sum(axis=0) >= FEW_SPECIALISTS
+    if backed.any() and np.median(lfs.effective_lfs[backed]) < ONE_VOICE:
+        yield Advice(
+            "Trust the confidence less than it asks for",
+            f"The {lfs.specialties.sum(axis=0)[backed].mean():.0f} specialists of a class say nearly the same and are "
+            f"worth {np.median(lfs.effective_lfs[backed]):.1f} independent ones. That they agree tells little, and the "
+            "labels are surer than they should be: look at the pictures of each class before you use them.",
+        )
+
+
+def _few_specialists(contents: RunContents, lfs: LFStatistics) -> Iterator[Advice]:
+    alive = lfs.coverage > 0
+    counts = lfs.specialties[alive].sum(axis=0)
+    few = np.flatnonzero(counts < FEW_SPECIALISTS)
+    if len(few):
+        names = joined([short(contents.class_names[label], 30) for label in few])
+        settings = contents.config.labeling
+        yield Advice(
+            f"Too few specialists for {names}",
+            f"Fewer than {FEW_SPECIALISTS} living labeling functions may name "
+            f"{'it' if len(few) == 1 else 'each of them'}, so one that errs is not outvoted. Try "
+            f"--min-specialists {max(FEW_SPECIALISTS, settings.min_specialists + 1)} or --n-lfs {2 * settings.n_lfs}.",
+        )
+
+
+def _idle_lfs(lfs: LFStatistics) -> Iterator[Advice]:
+    n_lfs, dead = len(lfs.coverage), lfs.dead
+    n_copies = sum(len(group) - 1 for group in lfs.copies)
+    if len(dead) + n_copies > MUCH_DEAD * n_lfs:
+        yield Advice(
+            "Many labeling functions add nothing",
+            f"Of {n_lfs}, {len(dead)} never vote and {n_copies} repeat another. Fewer of them train faster "
+            f"(--n-lfs {max(3, n_lfs - len(dead) - n_copies)}), and a larger --specialist-ratio wakes dead ones.",
+        )
+
+
+def _uncovered(contents: RunContents) -> Iterator[Advice]:
+    coverage = contents.summary.get("coverage")
+    if coverage is not None and 1 - coverage > MUCH_UNCOVERED:
+        yield Advice(
+            f"{percent(1 - coverage)} of the images have no vote",
+            "No labeling function knows them, so they got no label. They may belong to no class, or look unlike every "
+            "label given: label a few of them, or train longer with --steps.",
+        )
+
+
+def _training_cut_short(contents: RunContents) -> Iterator[Advice]:
+    rates = [line["pseudo_label_rate"] for line in contents.log if line.get("pseudo_label_rate") is not None]
+    if len(rates) < 5:
+        return
+    gain = rates[-1] - rates[-1 - len(rates) // 5]
+    if gain > STILL_RISING:
+        yield Advice(
+            "Train longer",
+            f"The share of sure predictions still rose by {percent(gain)} in the last fifth of step 1, to "
+            f"{percent(rates[-1])}. Try --steps {2 * contents.config.labeling.steps}.",
+        )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,88 @@
+"""Each piece of advice appears when its numbers say so, and not otherwise."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpssl.report.advice import Advice, advise
+from dpssl.report.contents import RunContents
+from dpssl.report.lf_statistics import describe_lfs
+from dpssl.step_files import SoftLabelFile
+
+
+def titles(advice: list[Advice]) -> str:
+    return " | ".join(item.title for item in advice)
+
+
+def with_soft_labels(contents: RunContents, soft_labels: np.ndarray) -> RunContents:
+    names = contents.class_names
+    file = SoftLabelFile(contents.dataset.ids, names, soft_labels, np.ones(len(soft_labels), dtype=bool))
+    return replace(contents, soft_labels=file)
+
+
+@pytest.fixture
+def healthy(make_run: Any) -> RunContents:
+    """Every label sure and right, also of the labelled images; no votes."""
+    contents = make_run(files=()).contents()
+    return with_soft_labels(contents, 0.01 + 0.97 * np.eye(3)[np.arange(120) % 3])
+
+
+def test_a_healthy_run_needs_no_advice(healthy: RunContents) -> None:
+    assert advise(healthy, None) == []
+
+
+def test_given_labels_that_look_wrong_are_shown(healthy: RunContents) -> None:
+    soft_labels = healthy.soft_labels.soft_labels.copy()
+    soft_labels[1] = (0.9, 0.05, 0.05)  # a labelled image of class 1
+    (advice,) = advise(with_soft_labels(healthy, soft_labels), None)
+    assert advice.title == "Check 1 label that you gave"
+    (picture,) = advice.pictures
+    assert picture.caption == ("given dog", "rather 90.0 % cat")
+    assert picture.name == "image-1"
+
+
+def test_of_a_run_that_has_not_learnt_single_images_are_not_discussed(healthy: RunContents) -> None:
+    unsure = np.tile([0.3, 0.36, 0.34], (120, 1))
+    assert titles(advise(with_soft_labels(healthy, unsure), None)) == "Do not use these labels yet"
+
+
+def test_images_between_two_classes_are_a_cluster(healthy: RunContents) -> None:
+    soft_labels = healthy.soft_labels.soft_labels.copy()
+    soft_labels[100:108] = (0.02, 0.5, 0.48)
+    soft_labels[108] = (0.5, 0.02, 0.48)  # alone between its two: no cluster
+    (advice,) = advise(with_soft_labels(healthy, soft_labels), None)
+    assert advice.title == "Label a few images between dog and owl"
+    assert advice.text.startswith("8 images")
+    assert len(advice.pictures) == 6
+
+
+def test_a_class_that_hardly_occurs_is_questioned(healthy: RunContents) -> None:
+    soft_labels = np.tile([0.98, 0.01, 0.01], (120, 1))
+    soft_labels[::2] = (0.01, 0.98, 0.01)
+    soft_labels[:12] = healthy.soft_labels.soft_labels[:12]
+    assert "Are there really so few of owl?" in titles(advise(with_soft_labels(healthy, soft_labels), None))
+
+
+def test_uncovered_images_and_rising_rates_are_told(healthy: RunContents) -> None:
+    log = [{"stage": "lfs", "step": at, "pseudo_label_rate": 0.1 * at} for at in range(1, 11)]
+    found = titles(advise(replace(healthy, summary={"coverage": 0.9}, log=log), None))
+    assert found == "10.0 % of the images have no vote | Train longer"
+
+
+def test_labeling_functions_too_few_idle_or_of_one_voice(make_run: Any) -> None:
+    contents = make_run(files=("votes",)).contents()
+    votes = np.where(np.arange(120)[:, None] % 3 == 2, -1, np.tile(np.arange(120)[:, None] % 3, 6))
+    specialties = np.tile([True, True, False], (6, 1))
+    lfs = describe_lfs(replace(contents.votes, votes=votes, specialties=specialties))
+    assert titles(advise(contents, lfs)) == (
+        "Trust the confidence less than it asks for | Too few specialists for owl | Many labeling functions add nothing"
+    )
+
+
+def test_advice_is_the_same_whatever_the_truth(make_run: Any) -> None:
+    contents = make_run().contents()
+    lfs = describe_lfs(contents.votes)
+    blind = replace(contents, dataset=replace(contents.dataset, truth=contents.dataset.given_labels))
+    assert advise(contents, lfs) == advise(blind, lfs)
