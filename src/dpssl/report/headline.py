@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dpssl.report.contents import RunContents
-from dpssl.report.names import percent, probability
+from dpssl.report.names import percent, probability, rough
 
 SURE = 0.95
 
@@ -42,7 +42,7 @@ def headlines(contents: RunContents) -> list[Headline]:
                 f"Sure at {100 * SURE:.0f} %",
                 percent(float(sure.mean())),
                 f"{int(sure.sum()):,} labels are this sure or surer; among them about "
-                f"{float((1 - labels.confidence[sure]).sum()):,.1f} are expected to be wrong."
+                f"{rough(float((1 - labels.confidence[sure]).sum()))} are expected to be wrong."
                 if sure.any()
                 else "No label is this sure.",
             ),

@@ -25,6 +25,11 @@ def joined(names: list[str], most: int = 8) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
+def rough(number: float) -> str:
+    """An expected count: one decimal where it is small enough to matter."""
+    return f"{number:,.1f}" if number < 100 else f"{number:,.0f}"
+
+
 def percent(share: float) -> str:
     """One decimal; what is not nothing never reads as nothing."""
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"

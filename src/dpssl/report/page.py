@@ -19,7 +19,7 @@ from dpssl.report.evaluation import Evaluation, evaluate_labels
 from dpssl.report.gallery import class_galleries
 from dpssl.report.headline import headlines
 from dpssl.report.lf_statistics import LFStatistics, describe_lfs
-from dpssl.report.names import joined, percent, probability, shown
+from dpssl.report.names import joined, percent, probability, rough, shown
 from dpssl.report.plots_classes import class_plots
 from dpssl.report.plots_confidence import confidence_plots
 from dpssl.report.plots_lfs import lf_plots
@@ -57,6 +57,7 @@ def render_report(contents: RunContents) -> str:
         "shown": shown,
         "percent": percent,
         "probability": probability,
+        "rough": rough,
         "svg": Markup,
         "flags": _with_flags,
     }
@@ -92,6 +93,7 @@ def _sections(contents: RunContents) -> dict[str, Any]:
         "n_unlabeled": len(contents.split.unlabeled),
         "environment": contents.environment,
         "seed": contents.config.run.seed,
+        "method": contents.config.baseline.method,
         "headlines": headlines(contents),
         "advice": advise(contents, lfs),
         "confidence_plots": confidence_plots(labels, names, evaluation) if labels is not None else None,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dpssl.report.contents import Labels, RunContents
 from dpssl.report.evaluation import Evaluation
 from dpssl.report.figures import Drawing, bars, bars_height, draw, heat_map, marks, tick_names
-from dpssl.report.names import percent, short
+from dpssl.report.names import percent, rough, short
 from dpssl.report.plots_confidence import MOST_BARS
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def _doubt(contents: RunContents, labels: Labels) -> Drawing:
     return draw(
         "doubt",
         "Where the doubt goes",
-        f"By the soft labels alone, {expected[label, other]:,.1f} of the images labelled {short(names[label], 40)} are "
-        f"expected to be {short(names[other], 40)}: the largest doubt between two classes.",
+        f"By the soft labels alone, {rough(expected[label, other])} of the images labelled {short(names[label], 40)} "
+        f"are expected to be {short(names[other], 40)}: the largest doubt between two classes.",
         paint,
         height=420,
     )

@@ -7,7 +7,7 @@ import numpy as np
 from dpssl.report.contents import Labels
 from dpssl.report.evaluation import Evaluation
 from dpssl.report.figures import BLUE, MUTED, VERMILION, Drawing, bars, bars_height, draw, marks, plain_log_scale
-from dpssl.report.names import percent, probability, short
+from dpssl.report.names import percent, probability, rough, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,8 +114,8 @@ def _expected_wrong(labels: Labels, class_names: tuple[str, ...], evaluation: Ev
     return draw(
         "expected-wrong",
         "Expected wrong labels per class",
-        f"By their own confidence, {expected.sum():,.1f} of {len(labels.rows):,} labels are wrong; the bar of a class "
-        f"is the sum of 1 − confidence over the images that got it.{shown}",
+        f"By their own confidence, {rough(expected.sum())} of {len(labels.rows):,} labels are wrong; the bar of a "
+        f"class is the sum of 1 − confidence over the images that got it.{shown}",
         paint,
         height=bars_height(len(order)),
         needs_truth=evaluation is not None,
