@@ -1,5 +1,7 @@
 """`--labeled-in-unlabeled`: whether labelled images are also drawn as unlabelled ones, in every kind of training."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -35,9 +37,9 @@ def test_labelled_images_are_drawn_as_unlabelled_ones_unless_told_not_to(
     seen: list[Tensor] = []
     strong = Augmenter.strong
 
-    def note(self: Augmenter, views: Tensor) -> Tensor:
+    def note(self: Augmenter, views: Tensor, *rest: Any) -> Tensor:
         seen.append(views)
-        return strong(self, views)
+        return strong(self, views, *rest)
 
     monkeypatch.setattr(Augmenter, "strong", note)
     if what == "step 1":

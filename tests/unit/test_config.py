@@ -272,6 +272,28 @@ def test_the_paper_s_preset_is_the_paper_s() -> None:
     assert config.label_model.label_model == "paper"
 
 
+@pytest.mark.parametrize(
+    ("name", "network", "weight_decay"),
+    [
+        ("cifar10-40", (28, 2, (1, 2, 2)), 5e-4),
+        ("svhn-40", (28, 2, (1, 2, 2)), 5e-4),
+        ("cifar100-400", (28, 8, (1, 2, 2)), 1e-3),
+        ("stl10-40", (37, 2, (1, 2, 2, 2)), 5e-4),
+    ],
+)
+def test_the_presets_of_the_paper_s_sets_have_its_networks(
+    name: str, network: tuple[object, ...], weight_decay: float
+) -> None:
+    """Sec. 4.2; K, rho and epsilon are the same for all sets (Sec. 4.1), the weight decay is FixMatch's."""
+    config = load_preset(name)
+    assert (config.backbone.depth, config.backbone.width, config.backbone.strides) == network
+    assert config.optim.weight_decay == weight_decay
+    assert (config.labeling.n_lfs, config.labeling.specialist_ratio) == (50, 0.2)
+    assert config.labeling.confidence_threshold == 0.95
+    assert f"{config.data.data}-{config.data.n_labels}" == name
+    assert config.augment.flip == (name != "svhn-40")
+
+
 def test_digits_are_not_mirrored() -> None:
     assert load_preset("digits").augment.flip is False
 

@@ -14,6 +14,7 @@ from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.baselines.system import Batch, Learner, System, Task
 from dpssl.config import Config
 from dpssl.data.batches import ImageBank, LabeledImages, unlabeled_pool
+from dpssl.data.class_prior import alignment_prior
 from dpssl.data.feed import Feed, Source
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
@@ -75,12 +76,13 @@ def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImage
     start_backbone(network.backbone, config.backbone, n_channels, generator)
     initialize_head(network.head, generator)
     method = config.baseline.method
+    balance = alignment_prior(config.label_model.class_prior, labeled.labels.cpu().numpy(), n_classes)
     task = Task(
         n_classes=n_classes,
         n_images=len(bank),
         n_features=network.head.in_features,
         n_steps=config.labeling.steps,
-        class_balance=torch.bincount(labeled.labels, minlength=n_classes).cpu() / len(labeled.labels),
+        class_balance=torch.from_numpy(balance).float(),
         n_labeled=len(labeled.labels),
         image_size=(bank.images.shape[2], bank.images.shape[3]),
         strong_ops=config.augment.strong_ops,

@@ -33,6 +33,12 @@ def class_prior(setting: str, given_labels: NDArray[np.int64], n_classes: int) -
     return shares
 
 
+def alignment_prior(setting: str, given_labels: NDArray[np.int64], n_classes: int) -> Shares:
+    """What predictions are aligned to while there is no label model yet whose estimate could be asked."""
+    shares = class_prior(setting, given_labels, n_classes)
+    return label_shares(given_labels, n_classes) if shares is None else shares
+
+
 def label_shares(given_labels: NDArray[np.int64], n_classes: int) -> Shares:
     """Shares of the classes among the given labels."""
     counts = np.bincount(given_labels[given_labels != UNLABELED], minlength=n_classes)

@@ -15,7 +15,7 @@ from torch import Tensor
 from dpssl.config import Config, LabelingConfig
 from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank, LabeledImages, draw_any, unlabeled_pool
-from dpssl.data.class_prior import class_prior, label_shares
+from dpssl.data.class_prior import alignment_prior
 from dpssl.data.feed import Feed, Source
 from dpssl.errors import InputError
 from dpssl.labeling.losses import count_specialists
@@ -91,26 +91,20 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
     network = start_network(config, n_classes, bank)
     share_batch_statistics(network, distributed.share(), distributed.add_up)
     device = bank.device
-    balance = _balance(given_labels, n_classes, config, device)
+    balance = alignment_prior(config.label_model.class_prior, given_labels.cpu().numpy(), n_classes)
     optimizer = FlatSGD(
         network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
     )
     generator = torch.Generator(bank.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
     network.train()
-    setup = _Setup(network, optimizer, generator, bank, given_labels.to(device), balance, config, watch)
+    setup = _Setup(
+        network, optimizer, generator, bank, given_labels.to(device), torch.from_numpy(balance).float(), config, watch
+    )
     if settings.mcl and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
         _run_multiple_choice(setup)
     _run_semi_supervised(setup)
     optimizer.use_average()
     return network.eval()
-
-
-def _balance(given_labels: Tensor, n_classes: int, config: Config, device: torch.device) -> Tensor:
-    """`--class-prior`; what the label model will estimate is not known yet, and the given labels stand in for it."""
-    labels = given_labels.cpu().numpy()
-    shares = class_prior(config.label_model.class_prior, labels, n_classes)
-    shares = label_shares(labels, n_classes) if shares is None else shares
-    return torch.tensor(shares, dtype=torch.float32, device=device)
 
 
 @dataclass(frozen=True)
@@ -186,7 +180,7 @@ def _run_semi_supervised(setup: _Setup) -> None:
     feed = setup.feed(STAGE_SSL, setup.labeled_source(), unlabeled_source)
     n_labeled, n_unlabeled = feed.sizes
     network.gradient_scale = backbone_gradient_scale(settings)
-    objective = SemiSupervised(network, settings, setup.balance).to(device)
+    objective = SemiSupervised(network, settings, setup.balance.to(device)).to(device)
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
     compiled = compiles(device, config.optim.compile)
     augment = Augmenter(config.augment, generator, compiled, feed.share)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpssl.data.class_prior import check_class_prior, class_prior, label_shares
+from dpssl.data.class_prior import alignment_prior, check_class_prior, class_prior, label_shares
 from dpssl.errors import InputError
 
 GIVEN = np.array([0, 0, 0, -1, 1, -1, 2, -1])
@@ -21,6 +21,8 @@ def test_words_and_numbers_become_shares() -> None:
         assert np.allclose(class_prior(setting, GIVEN, 3), expected), setting  # type: ignore[arg-type]
         check_class_prior(setting)
     assert label_shares(GIVEN, 4).tolist() == [0.6, 0.2, 0.2, 0]
+    assert alignment_prior("estimated", GIVEN, 3).tolist() == [0.6, 0.2, 0.2]
+    assert alignment_prior("1,1,2", GIVEN, 3).tolist() == [0.25, 0.25, 0.5]
 
 
 @pytest.mark.parametrize(
