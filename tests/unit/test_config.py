@@ -53,10 +53,16 @@ def allowed_values(entry: Option) -> st.SearchStrategy[Any]:
 @settings(max_examples=30)
 @given(st.fixed_dictionaries({entry.name: allowed_values(entry) for entry in OPTIONS}))
 def test_every_field_survives_toml(values: dict[str, Any]) -> None:
+    values |= {"backbone": "timm:any", "pseudo_labels": "consensus", "adaptive_threshold": True}  # what others rest on
     config = with_values(Config(), values)
     for entry in OPTIONS:
         assert value_of(config, entry) == values[entry.name]
     assert from_toml(to_toml(config)) == config
+
+
+def test_settings_that_go_together_may_come_in_any_order() -> None:
+    together = {"fairness_weight": 0.1, "adaptive_threshold": True, "pseudo_labels": "consensus"}
+    assert with_values(Config(), together) == with_values(Config(), dict(reversed(together.items())))
 
 
 @given(st.text())

@@ -55,15 +55,16 @@ def options() -> Iterator[Option]:
 
 
 def with_values(config: Config, values: Mapping[str, Any]) -> Config:
-    """`config` with the named fields replaced; unknown names and wrong types are errors."""
+    """`config` with the named fields replaced, in any order; unknown names and wrong types are errors."""
     known = {entry.name: entry for entry in options()}
+    changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         if name not in known:
             raise InputError(f"unknown setting {name!r}; `dpssl run --help` lists all of them")
-        entry = known[name]
-        section = dataclasses.replace(getattr(config, entry.section), **{name: entry.parse(value)})
-        config = dataclasses.replace(config, **{entry.section: section})
-    return config
+        changes.setdefault(known[name].section, {})[name] = known[name].parse(value)
+    # A section at a time: settings of one may be allowed only together.
+    sections = {name: dataclasses.replace(getattr(config, name), **fields) for name, fields in changes.items()}
+    return dataclasses.replace(config, **sections)
 
 
 def to_toml(config: Config) -> str:
