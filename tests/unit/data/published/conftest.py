@@ -83,7 +83,8 @@ class Tiny:
         self.train, self.test, self.extra = part(5 * n_classes), part(n_classes + 1), part(n_classes + 2)
         self.unlabeled = part(n_classes + 3)[0]
         self.coarse = [labels % 20 for _, labels in (self.train, self.test)]
-        self.folds = [np.sort(draws.permutation(5 * n_classes)[:n_classes]) for _ in range(10)]
+        members = [np.flatnonzero(self.train[1] == label) for label in range(n_classes)]
+        self.folds = [np.sort([draws.choice(rows) for rows in members]) for _ in range(10)]
 
 
 def cifar10_binary(tiny: Tiny) -> Files:
