@@ -19,12 +19,12 @@ from typing import IO, Any
 import torch
 
 from dpssl import __version__
-from dpssl.baselines.registry import method_settings
+from dpssl.baselines.registry import SYSTEMS, as_given, method_settings
 from dpssl.config import DP_SSL, FROM_CACHE, Config, from_toml, options, to_toml, with_values
 from dpssl.data.class_prior import check_class_prior, class_prior
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
 from dpssl.data.readers import load_dataset
-from dpssl.data.split import Split, split_as_asked, split_from_json, split_to_json
+from dpssl.data.split import Split, every_known_label, split_as_asked, split_from_json, split_to_json
 from dpssl.data.table import Dataset
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model import VARIANTS
@@ -110,7 +110,7 @@ class Run:
 
 def start_run(config: Config, out: str | None = None, *, progress: bool = True) -> Run:
     """Read the data, split it, and write both decisions into a new folder. Bad input fails before it is made."""
-    config = _with_absolute_paths(config)
+    config = _with_all_method_settings(_with_absolute_paths(config))
     check(config)
     check_backbone(config.backbone)
     _use_threads(config)
@@ -133,6 +133,12 @@ def _with_absolute_paths(config: Config) -> Config:
     given = {"labels": config.data.labels, "backbone_weights": config.backbone.backbone_weights}
     paths = {name: path for name, path in given.items() if path not in ("", FROM_CACHE)}
     return with_values(config, {name: str(Path(path).expanduser().absolute()) for name, path in paths.items()})
+
+
+def _with_all_method_settings(config: Config) -> Config:
+    """config.toml tells all settings that another method was trained with, not only those that were given."""
+    method, given = config.baseline.method, config.baseline.method_settings
+    return with_values(config, {"method_settings": as_given(method_settings(method, given))})
 
 
 def _note_images(folder: RunFolder, dataset: Dataset, description: dict[str, Any]) -> None:
@@ -271,8 +277,7 @@ def check(config: Config) -> None:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
     with torch.device("meta"):  # the shapes alone
         build_network(config, n_classes=2, n_channels=1)
-    if config.baseline.method != DP_SSL:
-        method_settings(config.baseline.method, config.baseline.method_settings)
+    method_settings(config.baseline.method, config.baseline.method_settings)
     check_class_prior(config.label_model.class_prior)
     n_lfs, label_model = config.labeling.n_lfs, config.label_model.label_model
     if label_model not in VARIANTS:
@@ -287,6 +292,8 @@ def check(config: Config) -> None:
 def check_on_data(config: Config, dataset: Dataset, split: Split) -> None:
     """What can be checked once the data are read."""
     class_prior(config.label_model.class_prior, split.given_labels, dataset.n_classes)
+    if config.baseline.method != DP_SSL and SYSTEMS[config.baseline.method].uses_all_labels:
+        every_known_label(dataset, split)
 
 
 def _use_threads(config: Config) -> None:

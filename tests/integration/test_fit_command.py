@@ -1,6 +1,7 @@
 """`dpssl fit`: its files, its resume, and what it refuses."""
 
 import json
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 TINY = ["--steps", 4, "--window", 2, "--batch-size", 10, "--unlabeled-ratio", 1, "--threads", 1, "--device", "cpu"]
 
@@ -33,7 +35,6 @@ def test_a_run_of_fixmatch_has_the_files_of_any_run(warm_cli: Any, tmp_path: Pat
     assert [(line["stage"], line["step"]) for line in lines] == [("fit", 2), ("fit", 4)]
     assert lines[0].keys() >= {"loss", "labeled_loss", "unlabeled_loss", "pseudo_label_rate", "minutes"}
     assert "specialists" not in done.stdout
-    assert warm_cli("evaluate", run).returncode == 0
 
 
 def test_resume_finishes_a_fit_as_if_unbroken(warm_cli: Any, tmp_path: Path) -> None:
@@ -84,3 +85,43 @@ def test_fully_supervised_needs_the_class_of_every_image(
                     "--out", tmp_path / "run")  # fmt: skip
     assert done.returncode == 2
     assert "holds the class of no unlabelled image; choose supervised" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("method", "may_see_it"), [("usadtm", False), ("fully-supervised", True)])
+def test_only_fully_supervised_sees_the_class_of_unlabelled_images(
+    warm_cli: Any, tmp_path: Path, method: str, may_see_it: bool
+) -> None:
+    """The same run from its start, its labels as they were revealed, while the data now lie about all other images."""
+    pixels, truth = load_digits(return_X_y=True)
+    images, ids = (
+        (pixels[:200].reshape(-1, 8, 8) * 15).astype(np.uint8),
+        np.array([f"image-{row}" for row in range(200)]),
+    )
+
+    def write_data(train_y: np.ndarray) -> None:
+        np.savez(
+            tmp_path / "data.npz", train_x=images[:150], train_y=train_y, test_x=images[150:], test_y=truth[150:200],
+            ids=ids[:150], class_names=np.array(list("0123456789")),
+        )  # fmt: skip
+
+    write_data(truth[:150])
+    honest, lied_to = tmp_path / "honest", tmp_path / "lied_to"
+    data = ["--data", tmp_path / "data.npz", "--preset", "digits"]
+    assert warm_cli("fit", "--method", method, *data, *TINY, "--out", honest).returncode == 0
+    lied_to.mkdir()
+    for name in ("config.toml", "split.json"):
+        shutil.copy(honest / name, lied_to / name)
+    revealed = np.isin(ids[:150], list(json.loads((honest / "split.json").read_text())["labeled"]))
+    write_data(np.where(revealed, truth[:150], (truth[:150] + 1) % 10))
+    assert warm_cli("resume", lied_to).returncode == 0
+    one, other = ((folder / "end_model.safetensors").read_bytes() for folder in (honest, lied_to))
+    assert (one != other) == may_see_it
+
+
+@pytest.mark.parametrize("command", [("export", "--to", "csv"), ("evaluate",)])
+def test_what_reads_a_run_reads_a_fit(warm_cli: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
+    run = tmp_path / "run"
+    assert warm_cli("fit", "--method", "supervised", *TINY, "--out", run).returncode == 0
+    done = warm_cli(command[0], run, *command[1:])
+    assert done.returncode == 0, done.stderr

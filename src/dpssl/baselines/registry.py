@@ -19,7 +19,7 @@ from dpssl.baselines.supervised import Supervised
 from dpssl.baselines.system import MethodSettings, System
 from dpssl.baselines.uda import UDA
 from dpssl.baselines.usadtm import USADTM
-from dpssl.config import convert
+from dpssl.config import DP_SSL, convert
 from dpssl.errors import InputError
 
 SYSTEMS: dict[str, type[System]] = {
@@ -40,8 +40,8 @@ SYSTEMS: dict[str, type[System]] = {
 
 
 def method_settings(method: str, given: Sequence[str]) -> MethodSettings:
-    """The method's published settings, but for those that `given` names as `name=value`."""
-    kind = SYSTEMS[method].Settings
+    """The method's published settings, but for those that `given` names as `name=value`. DP-SSL's are no part of it."""
+    kind = MethodSettings if method == DP_SSL else SYSTEMS[method].Settings
     types = get_type_hints(kind)
     names = [item.name for item in dataclasses.fields(kind)]
     values = {}
@@ -66,4 +66,4 @@ def as_given(settings: MethodSettings) -> tuple[str, ...]:
 
 
 def _choices(method: str, names: Sequence[str]) -> str:
-    return f"{method} has {', '.join(names)}" if names else f"{method} has no settings of its own"
+    return f"{method} has {', '.join(names)}" if names else f"{method} has no settings of this kind"

@@ -5,7 +5,7 @@ from typing import Any
 from dpssl.commands.command import Command
 from dpssl.commands.flags import add_new_run_flags, new_config
 from dpssl.commands.session import finish, say_start
-from dpssl.config import DP_SSL, METHODS, with_values
+from dpssl.config import DP_SSL, METHODS
 from dpssl.errors import InputError
 
 
@@ -13,13 +13,9 @@ def run_fit(chosen: dict[str, Any]) -> int:
     config = new_config(chosen)
     if config.baseline.method == DP_SSL and "method" not in chosen["set"]:
         raise InputError(f"--method: name the system to train, one of {', '.join(METHODS)}")
-    from dpssl.baselines.registry import as_given, method_settings
     from dpssl.pipeline import run_all
     from dpssl.runs import start_run
 
-    if config.baseline.method != DP_SSL:
-        resolved = as_given(method_settings(config.baseline.method, config.baseline.method_settings))
-        config = with_values(config, {"method_settings": resolved})
     run = start_run(config, chosen["out"])
     say_start(run)
     return finish(run, run_all)

@@ -90,8 +90,9 @@ def test_settings_that_cannot_be(given: str, message: str) -> None:
 
 
 def test_a_method_without_settings_says_so() -> None:
-    with pytest.raises(InputError, match="supervised has no settings of its own"):
-        method_settings("supervised", ["threshold=1"])
+    for method in ("supervised", DP_SSL):
+        with pytest.raises(InputError, match=f"{method} has no settings of this kind"):
+            method_settings(method, ["threshold=1"])
 
 
 def test_images_that_are_streamed(digits: Digits, tiny_config: MakeConfig) -> None:
