@@ -24,6 +24,7 @@ from dpssl.end_model.storage import load_end_model
 from dpssl.errors import UNREADABLE_NPZ, InputError
 from dpssl.export.labels import LabelRows
 from dpssl.export.model import image_shape
+from dpssl.progress import ProgressBar
 from dpssl.run_folder import RunFolder
 from dpssl.step_files import string_array
 
@@ -85,8 +86,10 @@ def _file_chunks(files: ImageFiles, shape: Shape, damaged: Damaged) -> Chunks:
         except DamagedImage as problem:
             return problem
 
+    n_files = len(files.files)
+    bar = ProgressBar("Labelling", n_files, shown=n_files > CHUNK, unit="image")
     with ThreadPoolExecutor() as pool:
-        for start in range(0, len(files.files), CHUNK):
+        for start in range(0, n_files, CHUNK):
             part = files.files[start : start + CHUNK]
             good: dict[str, Images] = {}
             for file, found in zip(part, pool.map(decode, part), strict=True):
@@ -96,6 +99,8 @@ def _file_chunks(files: ImageFiles, shape: Shape, damaged: Damaged) -> Chunks:
                     good[file.id] = found
             if good:
                 yield list(good), np.stack(list(good.values()))
+            bar.update(start + len(part), {})
+    bar.close()
 
 
 def _decode(content: bytes, side: int, channels: int) -> Images:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
 from dpssl.run_folder import RunFolder
@@ -108,6 +109,19 @@ def test_formats_and_places(warm_cli: Any, run: Path, photos: Path, tmp_path: Pa
     assert refused.returncode == 2
     assert "never overwritten" in refused.stderr
     assert warm_cli("predict", run, photos, "--out", tmp_path / "labels.csv", "--redo").returncode == 0
+
+
+def test_a_large_folder_goes_chunk_by_chunk(
+    run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dpssl import new_images
+
+    whole, _ = new_images.label_new_images(RunFolder(run), photos, torch.device("cpu"))
+    monkeypatch.setattr(new_images, "CHUNK", 7)
+    parts, _ = new_images.label_new_images(RunFolder(run), photos, torch.device("cpu"))
+    assert parts.ids.tolist() == whole.ids.tolist()
+    np.testing.assert_allclose(parts.probabilities, whole.probabilities, atol=1e-6)
+    assert "Labelling: 30/30" in capsys.readouterr().err
 
 
 def test_grey_images_for_a_colour_model_and_damaged_files(warm_cli: Any, run: Path, tmp_path: Path) -> None:
