@@ -53,7 +53,9 @@ def allowed_values(entry: Option) -> st.SearchStrategy[Any]:
 @settings(max_examples=30)
 @given(st.fixed_dictionaries({entry.name: allowed_values(entry) for entry in OPTIONS}))
 def test_every_field_survives_toml(values: dict[str, Any]) -> None:
-    values |= {"backbone": "timm:any", "pseudo_labels": "consensus", "adaptive_threshold": True}  # what others rest on
+    values |= {  # limits that lie between fields, or between two values
+        "backbone": "timm:any", "pseudo_labels": "consensus", "adaptive_threshold": True, "sharpness_range": 2.0
+    }  # fmt: skip
     config = with_values(Config(), values)
     for entry in OPTIONS:
         assert value_of(config, entry) == values[entry.name]
