@@ -133,14 +133,6 @@ def channel_moments(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.maximum(np.sqrt(variance), 1.0)
 
 
-def draw_evenly(n_images: int, n_draws: int, generator: torch.Generator) -> Tensor:
-    """`n_draws` positions below `n_images`, each image as often as any other, give or take one."""
-    passes, rest = divmod(n_draws, n_images)
-    every = torch.arange(n_images, device=generator.device)
-    shuffled = torch.rand(n_images, generator=generator, device=generator.device).argsort()
-    return torch.cat([every.repeat(passes), shuffled[:rest]])
-
-
 def draw_any(n_images: int, n_draws: int, generator: torch.Generator) -> Tensor:
     """`n_draws` positions below `n_images`, independent of each other."""
     return torch.randint(n_images, (n_draws,), generator=generator, device=generator.device)

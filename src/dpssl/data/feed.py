@@ -103,15 +103,16 @@ class Feed:
         draws = np.random.default_rng([self.seed, step])
         shares = []
         for positions, source in self._sources:
-            if source.drawn == "evenly":
-                passes, rest = divmod(source.size, len(positions))
-                chosen = np.concatenate(
-                    [np.tile(positions, passes), positions[draws.choice(len(positions), rest, replace=False)]]
-                )
-            else:
-                chosen = positions[draws.integers(len(positions), size=source.size)]
-            shares.append(self.share.of(torch.from_numpy(chosen)).numpy())
+            n, size = len(positions), source.size
+            drawn = draw_evenly(n, size, draws) if source.drawn == "evenly" else draws.integers(n, size=size)
+            shares.append(self.share.of(torch.from_numpy(positions[drawn])).numpy())
         return np.concatenate(shares)
+
+
+def draw_evenly(n_images: int, n_draws: int, draws: np.random.Generator) -> NDArray[np.int64]:
+    """`n_draws` positions below `n_images`, each image as often as any other, give or take one."""
+    passes, rest = divmod(n_draws, n_images)
+    return np.concatenate([np.tile(np.arange(n_images), passes), draws.choice(n_images, rest, replace=False)])
 
 
 class _Stream:
@@ -120,7 +121,8 @@ class _Stream:
     def __init__(self, bank: ImageBank, draw: Callable[[int], NDArray[np.int64]]) -> None:
         self._draw, self._pinned = draw, bank.device.type == "cuda"
         self._images = bank.images.permute(0, 2, 3, 1).numpy()  # (n, H, W, channels), as it lies in memory
-        self._threads = ThreadPoolExecutor(N_THREADS, thread_name_prefix="images")
+        on_device = (torch.cuda.set_device, (bank.device,)) if self._pinned else (None, ())  # pins for that device
+        self._threads = ThreadPoolExecutor(N_THREADS, "images", *on_device)
         self._coming: deque[Future[tuple[Tensor, Tensor]]] = deque()
         self._next = 0
         self._side = torch.cuda.Stream(bank.device) if self._pinned else None

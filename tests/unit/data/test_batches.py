@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from dpssl.data.batches import ImageBank, LabeledImages, draw_any, draw_evenly, unlabeled_pool
+from dpssl.data.batches import ImageBank, LabeledImages, draw_any, unlabeled_pool
 
 
 @pytest.fixture
@@ -48,21 +46,11 @@ def test_labelled_positions() -> None:
     assert labeled.labels.tolist() == [2, 0, 1]
 
 
-@given(n_images=st.integers(1, 40), n_draws=st.integers(1, 100), seed=st.integers(0, 1000))
-def test_even_draws_take_each_image_as_often_as_any_other(n_images: int, n_draws: int, seed: int) -> None:
-    draw = draw_evenly(n_images, n_draws, torch.Generator().manual_seed(seed))
-    assert len(draw) == n_draws
-    counts = torch.bincount(draw, minlength=n_images)
-    assert len(counts) == n_images
-    assert counts.max() - counts.min() <= 1
-
-
 def test_draws_come_from_the_generator_and_differ_from_step_to_step() -> None:
-    for draw in (draw_evenly, draw_any):
-        generator, again = (torch.Generator().manual_seed(3) for _ in range(2))
-        first, second = draw(1000, 50, generator), draw(1000, 50, generator)
-        assert torch.equal(draw(1000, 50, again), first)
-        assert not torch.equal(first, second)
+    generator, again = (torch.Generator().manual_seed(3) for _ in range(2))
+    first, second = draw_any(1000, 50, generator), draw_any(1000, 50, generator)
+    assert torch.equal(draw_any(1000, 50, again), first)
+    assert not torch.equal(first, second)
 
 
 def test_any_draw_reaches_every_image() -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from dpssl.data import batches
 from dpssl.data.batches import ImageBank
-from dpssl.data.feed import Feed, Source
+from dpssl.data.feed import Feed, Source, draw_evenly
 from dpssl.data.share import WHOLE, Share
 from dpssl.errors import InputError
 
@@ -66,6 +68,15 @@ def test_each_source_is_drawn_as_it_asks(images: np.ndarray) -> None:
         assert len(anywhere) == 8
         seen |= set(anywhere.tolist())
     assert seen == set(range(N_IMAGES))
+
+
+@given(n_images=st.integers(1, 40), n_draws=st.integers(1, 100), seed=st.integers(0, 1000))
+def test_even_draws_take_each_image_as_often_as_any_other(n_images: int, n_draws: int, seed: int) -> None:
+    drawn = draw_evenly(n_images, n_draws, np.random.default_rng(seed))
+    assert len(drawn) == n_draws
+    counts = np.bincount(drawn, minlength=n_images)
+    assert len(counts) == n_images
+    assert counts.max() - counts.min() <= 1
 
 
 def test_streamed_and_in_memory_are_the_same_bytes(mapped: np.ndarray) -> None:

@@ -1,0 +1,334 @@
+"""Checks of training on a GPU as one script: a line with PASS or FAIL for each, exit status 1 if any fails.
+
+    python tests/gpu/run_checks.py [--device cuda] [--only resume streaming]
+
+Needs torch, numpy, Pillow and safetensors (and scikit-learn for the run of the command line), no pytest. With
+`--device cpu` the same checks run on the CPU where that makes sense. pytest runs them too (test_checks.py).
+"""
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpssl.config import AugmentConfig, Config, with_values
+from dpssl.data.augment import apply_strong, apply_weak, draw_strong, draw_weak
+from dpssl.data.batches import ImageBank
+from dpssl.end_model.predict import predict_probabilities
+from dpssl.end_model.train import train_end_model
+from dpssl.errors import TrainingError
+from dpssl.labeling.train import UNDECAYED, start_network, train_lfs
+from dpssl.labeling.vote import cast_votes
+from dpssl.training import distributed, stage
+from dpssl.training.checkpoint import CheckpointStore
+from dpssl.training.optim import FlatSGD
+from dpssl.training.precision import batch_that_fits, pick_device
+from dpssl.training.step import TrainState, TrainStep
+from dpssl.training.watch import StopRequested, Watch
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+TINY: dict[str, Any] = {
+    "depth": 10, "width": 1, "bn_momentum": 0.1, "n_lfs": 6, "specialist_ratio": 0.5, "mcl_min_steps": 2,
+    "mcl_max_steps": 4, "mcl_window": 2, "steps": 6, "window": 2, "batch_size": 8, "unlabeled_ratio": 2,
+    "ema_decay": 0.9, "end_steps": 6, "end_batch_size": 8, "end_unlabeled_ratio": 2,
+}  # fmt: skip
+LARGEST_FILE = 16 * 2**20
+Weights = dict[str, Tensor]
+
+
+def tiny_images(n_images: int = 120, side: int = 16) -> tuple[np.ndarray, Tensor]:
+    """Three classes that differ in brightness, and their labels, of which the first 12 are given."""
+    truth = torch.arange(n_images) % 3
+    noise = np.random.default_rng(0).integers(0, 60, (n_images, side, side, 3))
+    images = (noise + 80 * truth.numpy()[:, None, None, None]).astype(np.uint8)
+    return images, torch.where(torch.arange(n_images) < 12, truth, -1)
+
+
+def train(device: torch.device, memory: str = "device", watch: Watch | None = None, **more: Any) -> Weights:
+    images, given = tiny_images()
+    bank = ImageBank.from_numpy(images, device, memory)
+    network = train_lfs(bank, given, 3, with_values(Config(), {**TINY, **more}), watch or Watch(progress=False))
+    return {name: tensor.detach().float().cpu().clone() for name, tensor in network.state_dict().items()}
+
+
+def distance(one: Weights, other: Weights) -> float:
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def noise_of(device: torch.device) -> float:
+    """How far apart two equal runs are here; a GPU adds in an order of its own."""
+    return distance(train(device), train(device))
+
+
+def require_close(device: torch.device, found: float, noise: float, what: str) -> str:
+    """On a GPU kernels may be chosen anew, to another rounding; a wrong draw or a lost state changes weights by 1e-2."""
+    if not found <= max(4 * noise, 1e-3 if device.type == "cuda" else 0.0):
+        raise AssertionError(f"{what}: weights differ by {found:.2g}, two equal runs by {noise:.2g}")
+    return f"weights differ by {found:.2g}, two equal runs by {noise:.2g}"
+
+
+class StopAfter(Watch):
+    def __init__(self, folder: Path, n_windows: int | None) -> None:
+        super().__init__(folder, {"seed": 1}, checkpoint_minutes=0, progress=False)
+        self.n_left = n_windows
+
+    def after_window(self, *arguments: Any) -> None:
+        if self.n_left is not None:
+            self.n_left -= 1
+            self.stop_requested = self.n_left == 0
+        super().after_window(*arguments)
+
+
+@contextmanager
+def eager_steps() -> Iterator[None]:
+    """Steps run one operation at a time, never as a captured graph."""
+
+    class Eager(TrainStep):
+        def capture(self) -> None:
+            pass
+
+    before, stage.TrainStep = stage.TrainStep, Eager  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        stage.TrainStep = before  # type: ignore[misc]
+
+
+def check_captured_step(device: torch.device) -> str:
+    """A captured step equals the same step run eagerly."""
+    captured = train(device, precision="float32")
+    with eager_steps():
+        eager, again = train(device, precision="float32"), train(device, precision="float32")
+    return require_close(device, distance(captured, eager), distance(eager, again), "captured and eager")
+
+
+def check_resume(device: torch.device) -> str:
+    """Training stopped in either phase and resumed is training unbroken."""
+    unbroken, noise, furthest = train(device), noise_of(device), 0.0
+    for n_windows in (1, 4):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                train(device, watch=StopAfter(Path(folder), n_windows))
+            except StopRequested:
+                pass
+            else:
+                raise AssertionError("was not stopped")
+            furthest = max(furthest, distance(unbroken, train(device, watch=StopAfter(Path(folder), None))))
+    return require_close(device, furthest, noise, "resumed and unbroken")
+
+
+def check_streaming(device: torch.device) -> str:
+    """Images streamed from the host train the same network as images on the device."""
+    apart = distance(train(device), train(device, "stream"))
+    return require_close(device, apart, noise_of(device), "streamed and stored")
+
+
+def check_augmentation(device: torch.device) -> str:
+    """Both views of the same draws are the same bytes on the device as on the CPU."""
+    settings, generator = AugmentConfig(), torch.Generator().manual_seed(0)
+    images = torch.randint(256, (64, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    weak, strong = draw_weak(images, settings, generator), draw_strong(images, settings, generator)
+    there = images.to(device)
+    weak_there = type(weak)(*(column.to(device) for column in weak))
+    strong_weak = type(weak)(*(column.to(device) for column in strong.weak))
+    strong_there = type(strong)(
+        strong_weak, strong.turns.to(device), strong.centre_y.to(device), strong.centre_x.to(device)
+    )
+    pairs = {
+        "weak": (apply_weak(images, weak), apply_weak(there, weak_there)),
+        "strong": (apply_strong(images, settings, strong), apply_strong(there, settings, strong_there)),
+    }
+    for name, (here, other) in pairs.items():
+        n_differing = int((here != other.cpu()).sum())
+        if n_differing:
+            raise AssertionError(f"{name} view: {n_differing} of {here.numel()} pixels differ")
+    return "weak and strong views, 64 images"
+
+
+def check_out_of_memory(device: torch.device) -> str:
+    """Running out of device memory names the flag to lower and a value to try."""
+    try:
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.set_per_process_memory_fraction(0.01)
+            train(device, batch_size=16384, unlabeled_ratio=7)
+        else:
+            with batch_that_fits("--batch-size", 16384):
+                raise torch.OutOfMemoryError("pretended")
+    except TrainingError as problem:
+        if "try --batch-size 8192 (now 16384)" not in str(problem):
+            raise AssertionError(f"the message is {problem}") from problem
+        return str(problem)
+    finally:
+        if device.type == "cuda":
+            torch.cuda.set_per_process_memory_fraction(1.0)
+            torch.cuda.empty_cache()
+    raise AssertionError("the batch did fit")
+
+
+def check_bfloat16(device: torch.device) -> str:
+    """Step 3 learns three easy classes with its backbone in bfloat16."""
+    images, given = tiny_images()
+    bank = ImageBank.from_numpy(images, device)
+    truth = torch.arange(len(images)) % 3
+    soft_labels = torch.nn.functional.one_hot(truth, 3).float()
+    covered = torch.ones(len(images), dtype=torch.bool)
+    settings = {**TINY, "precision": "bfloat16", "end_steps": 40, "n_ops": 0, "cutout": 0.0}
+    network = train_end_model(bank, given, soft_labels, covered, with_values(Config(), settings), Watch(progress=False))
+    accuracy = float((predict_probabilities(network, bank).argmax(1) == truth).float().mean())
+    if accuracy < 0.9:
+        raise AssertionError(f"accuracy {accuracy:.2f} after 40 steps")
+    return f"accuracy {accuracy:.2f} after 40 steps"
+
+
+def check_checkpoint_sizes(device: torch.device) -> str:
+    """No file of a checkpoint of step 1 with WRN-28-2 and K = 50 reaches 16 MB."""
+    images, _ = tiny_images(side=32)
+    network = start_network(Config(), 10, ImageBank.from_numpy(images, device))
+    optimizer = FlatSGD(network, 0.9, 5e-4, 0.999, undecayed=UNDECAYED)
+    state = TrainState(optimizer, {"network": network}, torch.Generator(device))
+    with tempfile.TemporaryDirectory() as folder:
+        CheckpointStore(Path(folder), "lfs").save(1, state.files(), {})
+        sizes = {path.name: path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()}
+    largest = max(sizes, key=lambda name: sizes[name])
+    if sizes[largest] >= LARGEST_FILE:
+        raise AssertionError(f"{largest} has {sizes[largest] / 2**20:.1f} MiB")
+    return f"the largest, {largest}, has {sizes[largest] / 2**20:.1f} MiB"
+
+
+def check_votes(device: torch.device) -> str:
+    """One network's votes on the device are its votes on the CPU."""
+    images, given = tiny_images(side=32)
+    bank = ImageBank.from_numpy(images, device)
+    network = train_lfs(bank, given, 3, with_values(Config(), TINY), Watch(progress=False))
+    there = cast_votes(network, bank)
+    here = cast_votes(network.cpu(), ImageBank.from_numpy(images, torch.device("cpu")))
+    same = float((there.votes == here.votes).mean())
+    apart = float(np.abs(there.confidence.astype(float) - here.confidence.astype(float)).max())
+    if same < 0.99 or apart > 0.05:
+        raise AssertionError(f"{100 * same:.1f} % of the votes agree, confidences differ by up to {apart:.3f}")
+    return f"{100 * same:.1f} % agree, confidences differ by up to {apart:.3f}"
+
+
+def check_messages_in_a_graph(device: torch.device) -> str:
+    """Training as the only one of "several" processes, every message sent, equals training alone."""
+    alone, noise = train(device), noise_of(device)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"
+    }  # fmt: skip
+    before = dict(os.environ)
+    os.environ.update(environment)
+    try:
+        with distributed.joined():
+            joined = train(device)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return require_close(device, distance(alone, joined), noise, "through messages and alone")
+
+
+def check_command_line(device: torch.device) -> str:
+    """`dpssl run` on digits, ended by SIGTERM and resumed, leaves a whole run."""
+    flags = [
+        text
+        for name, value in TINY.items()
+        if name not in ("depth", "width", "bn_momentum")
+        for text in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        command = [sys.executable, "-m", "dpssl"]
+        started = subprocess.Popen(
+            [*command, "run", *flags, "--steps", "200000", "--device", device.type, "--out", str(out)],
+            env=environment, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + 240
+        while not _has_logged(out, "lfs") and started.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        started.send_signal(signal.SIGTERM)
+        _, said = started.communicate(timeout=120)
+        if started.returncode != 128 + signal.SIGTERM or not list((out / "checkpoint").glob("lfs-*")):
+            raise AssertionError(f"exit status {started.returncode} after SIGTERM: {said[-500:]}")
+        stopped = subprocess.run(
+            [*command, "resume", str(out), "--max-minutes", "0.02"], env=environment, capture_output=True, text=True,
+            timeout=240, check=False,
+        )  # fmt: skip
+        if stopped.returncode != 0 or "stopped; continue with" not in stopped.stderr:
+            raise AssertionError(f"resume ended with {stopped.returncode}: {stopped.stderr[-500:]}")
+        steps = [line for line in (out / "metrics.jsonl").read_text().splitlines() if '"lfs"' in line]
+        whole = Path(folder) / "whole"
+        done = subprocess.run(
+            [*command, "run", *flags, "--device", device.type, "--out", str(whole)], env=environment,
+            capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+        if done.returncode != 0 or not (whole / "summary.json").is_file():
+            raise AssertionError(f"run ended with {done.returncode}: {done.stderr[-500:]}")
+    return f"stopped and resumed over {len(steps)} windows; a whole run has its summary"
+
+
+def _has_logged(run: Path, stage_name: str) -> bool:
+    log = run / "metrics.jsonl"
+    return log.is_file() and f'"{stage_name}"' in log.read_text()
+
+
+CHECKS: dict[str, Callable[[torch.device], str]] = {
+    "captured step equals eager step": check_captured_step,
+    "resume equals unbroken": check_resume,
+    "streaming equals in-memory": check_streaming,
+    "augmentation equals the CPU's": check_augmentation,
+    "out-of-memory message": check_out_of_memory,
+    "bfloat16 trains": check_bfloat16,
+    "checkpoint files below 16 MB": check_checkpoint_sizes,
+    "votes equal the CPU's": check_votes,
+    "messages of several processes in the step": check_messages_in_a_graph,
+    "command line, SIGTERM and resume": check_command_line,
+}
+GPU_ALONE = ("captured step equals eager step",)  # there is no graph on a CPU
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
+    parser.add_argument("--only", nargs="*", default=[], help="checks to run, by a part of their name")
+    parser.add_argument("--traceback", action="store_true", help="show where a check failed")
+    arguments = parser.parse_args()
+    device = pick_device(arguments.device)
+    failed = 0
+    for name, check in CHECKS.items():
+        if arguments.only and not any(part in name for part in arguments.only):
+            continue
+        if device.type == "cpu" and name in GPU_ALONE:
+            print(f"SKIP  {name}: needs a GPU")
+            continue
+        started = time.perf_counter()
+        try:
+            verdict, told = "PASS", check(device)
+        except Exception as problem:  # a check may fail in any way; the others still run
+            failed += 1
+            verdict, told = "FAIL", f"{type(problem).__name__}: {problem}"
+            if arguments.traceback:
+                traceback.print_exc()
+        print(f"{verdict}  {name} ({time.perf_counter() - started:.1f} s): {told}", flush=True)
+    print(f"{failed} failed" if failed else "all passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
