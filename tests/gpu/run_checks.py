@@ -74,7 +74,7 @@ def noise_of(device: torch.device) -> float:
 
 
 def require_close(device: torch.device, found: float, noise: float, what: str) -> str:
-    """On a GPU kernels may be chosen anew, to another rounding; a wrong draw or a lost state changes weights by 1e-2."""
+    """On a GPU kernels may be chosen anew, to another rounding; other draws change weights by more than 1e-2."""
     if not found <= max(4 * noise, 1e-3 if device.type == "cuda" else 0.0):
         raise AssertionError(f"{what}: weights differ by {found:.2g}, two equal runs by {noise:.2g}")
     return f"weights differ by {found:.2g}, two equal runs by {noise:.2g}"
