@@ -16,7 +16,7 @@ from dpssl.data.published import cifar, idx, stl10, svhn
 from dpssl.data.published.catalog import PUBLISHED, Layout, PublishedSet
 from dpssl.data.published.files import ArchiveFiles, FolderFiles, SetFiles
 from dpssl.data.published.parts import Part
-from dpssl.data.table import Dataset, Folds, Ids, numbered_ids
+from dpssl.data.table import Dataset, Folds, Ids, Origin, numbered_ids
 from dpssl.errors import InputError
 
 
@@ -26,6 +26,7 @@ class FoundFiles:
 
     published: PublishedSet
     layout: Layout
+    place: Path  # the folder or archive
     files: SetFiles
 
 
@@ -49,10 +50,10 @@ def find_published(name: str) -> Path | FoundFiles:
             for place in layout.folders:
                 files = FolderFiles(folder / place, fetch)
                 if Path(files.place(layout.files[0])).is_file():  # one that misses others is named by the reader
-                    return FoundFiles(published, layout, files)
+                    return FoundFiles(published, layout, folder / place, files)
             if layout.archive and (folder / layout.archive).is_file():
-                archive = ArchiveFiles(folder / layout.archive, layout.folders[0], fetch)
-                return FoundFiles(published, layout, archive)
+                archive = folder / layout.archive
+                return FoundFiles(published, layout, archive, ArchiveFiles(archive, layout.folders[0], fetch))
     places = ", ".join(map(str, data_folders()))
     raise InputError(
         f"--data {name}: {published.title} is in none of {places}; `{fetch}` gets it, or put "
@@ -89,26 +90,27 @@ def _read(found: FoundFiles) -> Dataset:
     else:
         train, test = (idx.read_part(files, part, n_classes) for part in ("train", "t10k"))
     extra = svhn.read_mat(files, "extra_32x32.mat", n_classes) if name == "svhn-extra" else None
-    return _as_dataset(found.published, train, extra, test, folds)
+    return _as_dataset(found, train, extra, test, folds)
 
 
-def _as_dataset(published: PublishedSet, train: Part, extra: Part | None, test: Part, folds: Folds) -> Dataset:
+def _as_dataset(found: FoundFiles, train: Part, extra: Part | None, test: Part, folds: Folds) -> Dataset:
     images, labels, ids = train.images, train.labels, _train_ids(train)
     if extra is not None:
         images = np.concatenate([images, extra.images])
         labels = np.concatenate([labels, extra.labels])
         ids = np.concatenate([ids, numbered_ids("extra", len(extra.images))])
     return Dataset(
-        name=published.name,
+        name=found.published.name,
         images=images,
         ids=ids,
-        class_names=published.class_names,
+        class_names=found.published.class_names,
         given_labels=np.full(len(images), UNLABELED, dtype=np.int64),
         truth=labels,
         test_images=test.images,
         test_ids=numbered_ids("test", len(test.images)),
         test_truth=test.labels,
         folds=folds,
+        origin=Origin(f"{found.place}: {found.published.title}, from its published files"),
     )
 
 

@@ -38,6 +38,8 @@ def test_images_and_labels_come_back(name: str, form: str, archive: str, write_s
     assert np.array_equal(dataset.test_images, tiny.test[0])
     assert np.array_equal(dataset.test_truth, tiny.test[1])
     assert (dataset.given_labels == -1).all()
+    assert dataset.origin.statement.endswith(f"{PUBLISHED[name].title}, from its published files")
+    assert Path(dataset.origin.statement.split(":")[0]).exists()
     assert (dataset.ids[0], dataset.test_ids[-1]) == ("train-00000", f"test-{len(tiny.test[1]) - 1:05d}")
 
 
