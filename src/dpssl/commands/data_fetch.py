@@ -1,11 +1,13 @@
 """`dpssl data fetch`: a published set into a data folder."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from dpssl.commands.command import Command
+from dpssl.commands.session import EXIT_SIGNAL
 from dpssl.data.published.catalog import PUBLISHED
 
 
@@ -14,7 +16,11 @@ def run_fetch(chosen: dict[str, Any]) -> int:
     from dpssl.data.published.read import data_folders
 
     to = Path(chosen["to"]).expanduser() if chosen["to"] else default_folder()
-    folder = fetch_published(chosen["name"], to, chosen["mirror"], lambda line: print(line, file=sys.stderr))
+    try:
+        folder = fetch_published(chosen["name"], to, chosen["mirror"], lambda line: print(line, file=sys.stderr))
+    except KeyboardInterrupt:
+        print("\nstopped; the same command continues where it stopped", file=sys.stderr)
+        return EXIT_SIGNAL + signal.SIGINT
     found = any(to.resolve() == place.resolve() for place in data_folders())
     print(folder if found else f"{folder}\nset DPSSL_DATA={to} for --data {chosen['name']} to find it")
     return 0

@@ -16,6 +16,7 @@ from dpssl.data.table import Folds, Images
 SIDE = 96
 IMAGE_BYTES = 3 * SIDE * SIDE
 BLOCK_IMAGES = 1000  # transposed at a time
+MOST_BYTES = 4 << 30  # of one file; the unlabelled images have 2.8 GB
 
 
 def read_train(files: SetFiles, n_classes: int) -> tuple[Part, Folds]:
@@ -49,6 +50,8 @@ def _count_images(files: SetFiles, file: str) -> int:
         n_bytes = content.seek(0, os.SEEK_END)
     if not n_bytes or n_bytes % IMAGE_BYTES:
         raise damaged(files, file, f"has {n_bytes:,} bytes, no whole number of images of {IMAGE_BYTES:,}: cut short")
+    if n_bytes > MOST_BYTES:  # before memory is reserved for it
+        raise damaged(files, file, f"promises {n_bytes:,} bytes")
     return n_bytes // IMAGE_BYTES
 
 

@@ -76,6 +76,13 @@ def test_an_archive_cut_short_is_named(kept: float, write_set: Callable[..., Any
         load_dataset("cifar10")
 
 
+def test_a_file_that_promises_too_much_reserves_no_memory(write_set: Callable[..., Any], data_folder: Path) -> None:
+    write_set("stl10")
+    os.truncate(data_folder / "stl10_binary" / "unlabeled_X.bin", 27_648 << 21)  # a hole: takes no space on the disk
+    with pytest.raises(InputError, match=r"unlabeled_X\.bin: promises 57,982,058,496 bytes"):
+        load_dataset("stl10")
+
+
 def test_labels_outside_the_classes_are_named(write_set: Callable[..., Any], data_folder: Path) -> None:
     write_set("cifar10-binary")
     path = data_folder / "cifar-10-batches-bin" / "data_batch_2.bin"

@@ -15,6 +15,7 @@ import pytest
 
 from dpssl.cli import main
 from dpssl.data.published import download as downloading
+from dpssl.data.published import fetch as fetch_module
 from dpssl.data.published import files as unpacking
 from dpssl.data.published.catalog import PUBLISHED
 from dpssl.data.published.download import download, part_of
@@ -317,6 +318,17 @@ def test_the_command_fetches_and_says_where(
 
     assert main(["data", "fetch", "mnist", "--mirror", server.url, "--to", str(tmp_path / "else")]) == 0
     assert f"set DPSSL_DATA={tmp_path / 'else'}" in capsys.readouterr().out
+
+
+def test_a_command_that_is_stopped_can_be_given_again(
+    server: Server, data_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fetch_module, "download", stop)
+    assert main(["data", "fetch", "mnist", "--mirror", server.url]) == 130
+    assert "the same command continues" in capsys.readouterr().err
 
 
 def test_the_command_says_what_went_wrong(
