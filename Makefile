@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 TORCH_SOURCE := $(if $(TORCH_INDEX),--index-url https://download.pytorch.org/whl/$(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser check format bench-digits bench-label-model wheel clean
+.PHONY: help run test browser check format bench-decode bench-digits bench-label-model wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ check: $(VENV)/installed-dev ## Formatting, lint, types and import contracts
 format: $(VENV)/installed-dev ## Format the code and apply the safe lint fixes
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+bench-decode: $(VENV)/installed ## Decoding image files beside a plain Pillow loop; writes results/decode.json
+	$(BIN)/python benchmarks/decode.py $(ARGS)
 
 bench-digits: $(VENV)/installed ## Ours beside the other systems on digits; writes results/digits.json
 	$(BIN)/python benchmarks/digits.py $(ARGS)

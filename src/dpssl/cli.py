@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"dpssl {command}{number}: {problem}", file=sys.stderr)
             return EXIT_BAD_INPUT
         except KeyboardInterrupt:
-            print("\nstopped; `dpssl resume` continues from the last checkpoint", file=sys.stderr)
+            print("\nstopped; `dpssl resume` continues a run, the same command what comes before it", file=sys.stderr)
             return EXIT_SIGNAL + signal.SIGINT
 
 

@@ -28,7 +28,8 @@ class ProgressBar:
         elif self.shown and (done - self._printed >= self.total / self.N_LINES or done == self.total):
             self._printed = done
             left = (time.monotonic() - self._started) / (done - self._first) * (self.total - done)
-            print(f"{self.title}: {done}/{self.total}  {text}  {_as_time(left)} left", file=sys.stderr, flush=True)
+            parts = [f"{self.title}: {done}/{self.total}", text, f"{_as_time(left)} left"]
+            print("  ".join(filter(None, parts)), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._bar is not None:
