@@ -1,4 +1,4 @@
-"""Decoding image files: ours beside a plain Pillow loop, on the same JPEGs with as many processes -> results/decode.json.
+"""Decoding image files, ours beside a plain Pillow loop: the same JPEGs, as many processes -> results/decode.json.
 
     python benchmarks/decode.py [--out results/decode.json] [--images 2000] [--processes 2] [--repeats 3]
 

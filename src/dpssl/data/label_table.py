@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from dpssl.errors import InputError
 
 NAME_COLUMNS = (
-    "path", "file_path", "filepath", "image_path", "file_name", "filename", "file", "image", "img", "name", "id", "key",
-    "image_id", "index", "row",
+    "path", "file_path", "filepath", "image_path", "img_path", "file_name", "filename", "image_name", "file", "image",
+    "img", "photo", "picture", "name", "id", "key", "image_id", "index", "row",
 )  # fmt: skip
 LABEL_COLUMNS = ("label", "class", "target", "category", "class_name", "label_name", "y")
 DELIMITERS = ",;\t|"
@@ -37,8 +37,7 @@ def read_label_table(path: Path) -> list[LabelRow]:
         header, rows = _read_csv(path)
     else:
         raise InputError(f"--labels {path}: expected a .csv or .parquet file")
-    name_column = _column(path, header, NAME_COLUMNS, "the image's path or file name")
-    label_column = _column(path, header, LABEL_COLUMNS, "its class")
+    name_column, label_column = _columns(path, header)
     table = []
     for line, row in rows:
         if len(row) <= max(name_column, label_column):
@@ -169,15 +168,26 @@ def _require_distinct_by_case(labels: Iterable[str], table: Path) -> None:
             raise InputError(f"{table}: the classes {other!r} and {label!r} differ by case alone; use one spelling")
 
 
-def _column(path: Path, header: Sequence[str], known: Sequence[str], meaning: str) -> int:
-    plain = [name.strip().lower().replace(" ", "_").replace("-", "_") for name in header]
-    for name in known:
-        if name in plain:
-            return plain.index(name)
-    raise InputError(
-        f"{path}: has the columns {', '.join(map(repr, header))}; the one with {meaning} must be named "
-        f"{', '.join(known[:-1])} or {known[-1]}"
-    )
+def _columns(path: Path, header: Sequence[str]) -> tuple[int, int]:
+    """Where the image's name and its class are: by the columns' names; of two columns, one known name tells both."""
+    plain = [str(name).strip().lower().replace(" ", "_").replace("-", "_") for name in header]
+    name = next((plain.index(known) for known in NAME_COLUMNS if known in plain), None)
+    label = next((plain.index(known) for known in LABEL_COLUMNS if known in plain), None)
+    if len(header) == 2:
+        name = 1 - label if name is None and label is not None else name
+        label = 1 - name if label is None and name is not None else label
+    for column, known, meaning in (
+        (name, NAME_COLUMNS, "the image's path or file name"),
+        (label, LABEL_COLUMNS, "its class"),
+    ):
+        if column is None:
+            raise InputError(
+                f"{path}: has the columns {', '.join(map(repr, header))}; the one with {meaning} must be named "
+                f"{', '.join(known[:-1])} or {known[-1]}"
+            )
+    assert name is not None
+    assert label is not None
+    return name, label
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
