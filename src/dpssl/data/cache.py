@@ -2,7 +2,7 @@
 
 A collection's folder in the cache is named after a checksum of its files' names, sizes and times and of `--image-size`.
 It holds `pixels.bin` (image after image, as in memory), `digests.bin` and, written last, `index.json`; while decoding,
-`plan.json` and `journal.jsonl`, a line a finished block, from which the next run goes on. What is damaged or was
+`plan.json` and `journal.txt`, a line a finished block, from which the next run goes on. What is damaged or was
 written by another version is made anew. The cache may be deleted at any time.
 """
 
@@ -32,11 +32,11 @@ from dpssl.errors import InputError
 from dpssl.progress import ProgressBar
 
 VERSION = 1  # of the files in the cache and of what decoding makes of an image
-N_SAMPLED = 512  # headers that decide on size and colour
+N_SAMPLED = 128  # headers that decide on size and colour
 LARGEST_CHOSEN = 64  # pixels: a Wide ResNet on a larger side costs more than most collections gain
 SIDE_STEP = 4  # the strides of a Wide ResNet divide it
 MOST_CHECKED = 1 << 30  # bytes; of more, evenly spaced blocks are checked, so that opening stays a matter of seconds
-PIXELS, DIGESTS, INDEX, PLAN, JOURNAL = "pixels.bin", "digests.bin", "index.json", "plan.json", "journal.jsonl"
+PIXELS, DIGESTS, INDEX, PLAN, JOURNAL = "pixels.bin", "digests.bin", "index.json", "plan.json", "journal.txt"
 UNFINISHED = "decoding.bin"
 BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError)  # what reading a damaged index or plan raises
 
@@ -181,7 +181,7 @@ class _Entry:
         try:
             with (self.folder / JOURNAL).open("a", encoding="utf-8") as journal:
                 for report in decode_blocks(job, self.files.files, todo, n_workers):
-                    print(json.dumps(report.as_json()), file=journal, flush=True)
+                    print(_as_line(report), file=journal, flush=True)
                     done[report.block] = report
                     now += min(BLOCK, n_images - report.block * BLOCK)
                     bar.update(now, {})
@@ -279,11 +279,15 @@ def _checksum(index: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(index, sort_keys=True).encode())
 
 
+def _as_line(report: BlockReport) -> str:
+    text = json.dumps(report.as_json())
+    return f"{zlib.crc32(text.encode()):08x} {text}"
+
+
 def _as_report(line: str) -> BlockReport | None:
-    try:
-        return BlockReport(**json.loads(line))
-    except (ValueError, TypeError):  # the last line, cut short by a kill
-        return None
+    """None for a line that was damaged, or cut short by a kill."""
+    checksum, _, text = line.partition(" ")
+    return BlockReport(**json.loads(text)) if checksum == f"{zlib.crc32(text.encode()):08x}" else None
 
 
 def _write(path: Path, text: str) -> None:

@@ -107,7 +107,9 @@ def _pixels(image: Image.Image, side: int, channels: int) -> NDArray[np.uint8]:
     square = _resize_centre(_eight_bits(image), side)
     if "A" in square.getbands():
         square = _over_background(square)
-    square = square.convert("L" if channels == 1 else "RGB")
+    mode = "L" if channels == 1 else "RGB"
+    if square.mode != mode:  # converting to the same mode would copy
+        square = square.convert(mode)
     if orientation in UPRIGHT:
         square = square.transpose(UPRIGHT[orientation])
     pixels = np.asarray(square)

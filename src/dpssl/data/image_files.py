@@ -44,11 +44,9 @@ def read_image(root: Path, file: ImageFile) -> bytes:
     if file.size > MOST_BYTES:
         raise DamagedImage(f"is a file of {file.size:,} bytes; at most {MOST_BYTES:,} are read")
     try:
-        if not file.offset:
-            return (root / file.id).read_bytes()
-        with root.open("rb") as archive:
-            archive.seek(file.offset)
-            return archive.read(file.size)
+        with open(root if file.offset else os.path.join(root, file.id), "rb", buffering=0) as opened:
+            opened.seek(file.offset)
+            return opened.read(file.size) if file.offset else opened.readall()
     except OSError as error:
         raise DamagedImage(f"{CANNOT_BE_READ} ({error.strerror or error})") from error
 

@@ -178,7 +178,7 @@ def test_interrupted_decoding_goes_on_where_it_stopped(files: ImageFiles, monkey
     np.testing.assert_array_equal(found.pixels, pixels_by_hand(files))
 
 
-@pytest.mark.parametrize("damage", ["pixels", "journal", "plan", "version"])
+@pytest.mark.parametrize("damage", ["pixels", "journal", "digit", "plan", "version"])
 def test_a_damaged_half_is_not_trusted(damage: str, files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_after(10, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
@@ -188,14 +188,17 @@ def test_a_damaged_half_is_not_trusted(damage: str, files: ImageFiles, monkeypat
         with (entry() / "decoding.bin").open("r+b") as pixels:
             pixels.write(b"\xff")
     elif damage == "journal":
-        text = (entry() / "journal.jsonl").read_text()
-        (entry() / "journal.jsonl").write_text(text[: -len(text) // 3])
+        text = (entry() / "journal.txt").read_text()
+        (entry() / "journal.txt").write_text(text[: -len(text) // 3])
+    elif damage == "digit":
+        text = (entry() / "journal.txt").read_text()
+        (entry() / "journal.txt").write_text(text.replace('"digests": "', '"digests": "x', 1))
     elif damage == "plan":
         (entry() / "plan.json").write_text("{")
     else:
         (entry() / "plan.json").write_text('{"version": 0, "side": 12, "channels": 3}')
     found = decode(files)
-    assert found.n_decoded == (N_IMAGES - 4 if damage in ("pixels", "journal") else N_IMAGES)
+    assert found.n_decoded == (N_IMAGES - 4 if damage in ("pixels", "journal", "digit") else N_IMAGES)
     np.testing.assert_array_equal(found.pixels, pixels_by_hand(files))
 
 
