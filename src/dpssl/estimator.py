@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpssl.class_prior import class_prior
 from dpssl.config import Config, default_preset, load_preset, options, with_values
 from dpssl.constants import UNLABELED
 from dpssl.data.batches import ImageBank
-from dpssl.data.class_prior import class_prior
 from dpssl.data.table import as_uint8_images
 from dpssl.end_model.predict import predict_probabilities
 from dpssl.end_model.train import train_end_model

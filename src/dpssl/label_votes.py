@@ -16,9 +16,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpssl.class_prior import class_prior
 from dpssl.config import LabelModelConfig
 from dpssl.constants import UNLABELED
-from dpssl.data.class_prior import class_prior
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model import VARIANTS, LabelModel, VoteTable, confidence_for, covered, read_votes
 from dpssl.label_model.votes import chunks

@@ -12,9 +12,9 @@ import torch
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.trainer import STAGE as STAGE_FIT
 from dpssl.baselines.trainer import train_baseline
+from dpssl.class_prior import class_prior
 from dpssl.config import DP_SSL
 from dpssl.data.batches import ImageBank
-from dpssl.data.class_prior import class_prior
 from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
 from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model

@@ -20,8 +20,8 @@ import torch
 
 from dpssl import __version__
 from dpssl.baselines.registry import SYSTEMS, as_given, method_settings
+from dpssl.class_prior import check_class_prior, class_prior
 from dpssl.config import DP_SSL, FROM_CACHE, Config, from_toml, options, to_toml, with_values
-from dpssl.data.class_prior import check_class_prior, class_prior
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
 from dpssl.data.readers import load_dataset
 from dpssl.data.split import Split, every_known_label, split_as_asked, split_from_json, split_to_json

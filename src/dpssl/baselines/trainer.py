@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.baselines.system import Batch, Learner, System, Task
+from dpssl.class_prior import alignment_prior
 from dpssl.config import Config
 from dpssl.data.batches import ImageBank, LabeledImages, unlabeled_pool
-from dpssl.data.class_prior import alignment_prior
 from dpssl.data.feed import Feed, Source
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head

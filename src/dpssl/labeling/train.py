@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpssl.class_prior import alignment_prior
 from dpssl.config import Config, LabelingConfig
 from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank, LabeledImages, draw_any, unlabeled_pool
-from dpssl.data.class_prior import alignment_prior
 from dpssl.data.feed import Feed, Source
 from dpssl.errors import InputError
 from dpssl.labeling.losses import count_specialists

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dpssl.cli import main
+from dpssl.commands.data_fetch import NAMES
 from dpssl.data.published import download as downloading
 from dpssl.data.published import fetch as fetch_module
 from dpssl.data.published import files as unpacking
@@ -293,6 +294,10 @@ def test_a_disk_that_fills_up_while_unpacking_is_said(
 def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'cifar' is no published set; choose one of cifar10, cifar100"):
         fetch_published("cifar", tmp_path)
+
+
+def test_the_help_names_every_set() -> None:
+    assert ", ".join(PUBLISHED) == NAMES
 
 
 def test_every_address_is_on_the_web_and_has_a_checksum() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpssl.data.class_prior import alignment_prior, check_class_prior, class_prior, label_shares
+from dpssl.class_prior import alignment_prior, check_class_prior, class_prior, label_shares
 from dpssl.errors import InputError
 
 GIVEN = np.array([0, 0, 0, -1, 1, -1, 2, -1])
