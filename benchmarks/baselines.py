@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--methods", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "baselines_step.json")
     chosen = parser.parse_args()
     device = pick_device(chosen.device)
@@ -67,7 +68,7 @@ def main() -> None:
         train_baseline(bank, labels, N_CLASSES, config, watch)
         return watch.milliseconds()
 
-    turns: dict[str, list[float]] = {method: [] for method in SYSTEMS}
+    turns: dict[str, list[float]] = {method: [] for method in {REFERENCE: 0, **dict.fromkeys(chosen.methods)}}
     for _ in range(chosen.repeats):
         for method, times in turns.items():
             times.append(run(method, chosen.steps))

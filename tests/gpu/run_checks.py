@@ -24,6 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpssl.baselines.registry import SYSTEMS
+from dpssl.baselines.trainer import train_baseline
 from dpssl.config import AugmentConfig, Config, with_values
 from dpssl.data.augment import apply_strong, apply_weak, draw_strong, draw_weak
 from dpssl.data.batches import ImageBank
@@ -113,6 +115,32 @@ def check_captured_step(device: torch.device) -> str:
     with eager_steps():
         eager, again = train(device, precision="float32"), train(device, precision="float32")
     return require_close(device, distance(captured, eager), distance(eager, again), "captured and eager")
+
+
+def check_baselines(device: torch.device) -> str:
+    """A captured step of every method of `dpssl fit` equals the same step run eagerly."""
+    images, given = tiny_images()
+
+    def fit(method: str) -> Weights:
+        config = with_values(Config(), {**TINY, "method": method, "precision": "float32"})
+        trained = train_baseline(
+            ImageBank.from_numpy(images, device, "device"), given, 3, config, Watch(progress=False)
+        )
+        return {name: tensor.detach().float().cpu().clone() for name, tensor in trained.network.state_dict().items()}
+
+    told, failed = [], []
+    for method in SYSTEMS:
+        try:
+            captured = fit(method)
+            with eager_steps():
+                eager, again = fit(method), fit(method)
+            found = require_close(device, distance(captured, eager), distance(eager, again), "captured and eager")
+            told.append(f"{method}: {found}")
+        except Exception as problem:  # a graph may fail in any way; the other methods still have their turn
+            failed.append(f"{method}: {type(problem).__name__}: {problem}")
+    if failed:
+        raise AssertionError("; ".join(failed))
+    return "; ".join(told)
 
 
 def check_resume(device: torch.device) -> str:
@@ -290,6 +318,7 @@ def _has_logged(run: Path, stage_name: str) -> bool:
 
 CHECKS: dict[str, Callable[[torch.device], str]] = {
     "captured step equals eager step": check_captured_step,
+    "captured steps of the baselines equal eager ones": check_baselines,
     "resume equals unbroken": check_resume,
     "streaming equals in-memory": check_streaming,
     "augmentation equals the CPU's": check_augmentation,
@@ -300,7 +329,10 @@ CHECKS: dict[str, Callable[[torch.device], str]] = {
     "messages of several processes in the step": check_messages_in_a_graph,
     "command line, SIGTERM and resume": check_command_line,
 }
-GPU_ALONE = ("captured step equals eager step",)  # there is no graph on a CPU
+GPU_ALONE = (
+    "captured step equals eager step",
+    "captured steps of the baselines equal eager ones",
+)  # there is no graph on a CPU
 
 
 def main() -> int:
