@@ -29,7 +29,7 @@ class WinnerCount(nn.Module):
     def add(self, winners: Tensor, labels: Tensor) -> None:
         """`winners` (B, K) of samples with `labels` (B,)."""
         seen_too = torch.cat([winners, torch.ones_like(winners[:, :1])], 1).to(self.wins)  # (B, K + 1)
-        counts = torch.zeros(len(self.seen), seen_too.shape[1]).to(self.wins).index_add_(0, labels, seen_too)
+        counts = self.wins.new_zeros(len(self.seen), seen_too.shape[1]).index_add_(0, labels, seen_too)
         add_up(counts)
         self.wins.mul_(DECAY_PER_STEP).add_(counts[:, :-1])
         self.seen.mul_(DECAY_PER_STEP).add_(counts[:, -1])
