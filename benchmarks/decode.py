@@ -4,7 +4,7 @@
 
 The plain loop is what an ImageFolder does: open, convert to RGB, resize the shorter side, crop the centre. Both start
 their processes anew, take blocks of the same size and leave the pixels in one file; ours also takes every file's
-checksum, notes its size and mode, and can be interrupted. They take turns; which begins changes from round to round. The
+checksum, notes its size and mode, and can be interrupted. They take turns; which begins changes every round. The
 speed-up is the median over the rounds of the ratio of their times; that of their processors' times, which other work on
 the machine disturbs less, is beside it. Then ours opens its cache, and the pixels are summed from the memory map and
 from the file.

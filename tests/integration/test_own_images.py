@@ -64,7 +64,7 @@ def test_a_folder_and_a_table_are_one_command(run_photos: Any, warm_cli: Any, ph
         "16x16 in colour\n"
     ) in done.stderr
     assert "Decoding" in done.stderr
-    assert "note: damaged image files left out: 1, 0 of them labelled; see damaged.csv" in done.stderr
+    assert "note: 1 damaged image files are left out: see damaged.csv" in done.stderr
     run = tmp_path / "run"
     with (run / "soft_labels.csv").open(newline="") as table:
         rows = list(csv.DictReader(table))
@@ -88,10 +88,10 @@ def test_a_folder_and_a_table_are_one_command(run_photos: Any, warm_cli: Any, ph
 def test_a_kill_while_decoding_costs_what_was_not_written(
     run_photos: Any, warm_cli: Any, photos: Path, tmp_path: Path
 ) -> None:
-    """Opened first for its header, then to be decoded, in the second block of 256."""
+    """The file of pixels is made, then opened for each block of 256: the second is never written."""
     for number in range(300):
         Image.new("RGB", (16, 16), (number % 256, 9, 9)).save(photos / f"more {number:03d}.png")
-    killed = run_photos("--out", "run", die_at=("open", "more 299.png", 2))
+    killed = run_photos("--out", "run", die_at=("open", "decoding.bin", 3))
     assert killed.returncode == -signal.SIGKILL
     assert not (tmp_path / "run").exists()
     done = run_photos("--out", "run")

@@ -126,6 +126,10 @@ def say_start(run: "Run") -> None:
         )
     if dataset.origin.statement:
         print(dataset.origin.statement, file=sys.stderr)
+    if dataset.origin.damaged:
+        print(
+            f"note: {len(dataset.origin.damaged):,} damaged image files are left out: see damaged.csv", file=sys.stderr
+        )
     for note in dataset.origin.notes:
         print(f"note: {note}", file=sys.stderr)
     print(

@@ -15,6 +15,7 @@ from dpssl.errors import InputError
 IGNORED_FOLDERS = frozenset({"__MACOSX", "@eaDir"})  # what other programs leave beside images
 CANNOT_BE_READ = "cannot be read"
 NOT_UTF8 = "its name is not UTF-8; rename it"
+BACKSLASH = "its name has a backslash, which elsewhere parts folders; rename it"
 LEADS_OUT = "is a link that leads out of the folder; copy the file, or give --follow-links true"
 
 
@@ -82,6 +83,8 @@ def find_images(folder: Path, follow_links: bool = False) -> ImageFiles:
                     skipped.append((printable(name), LEADS_OUT))
                 elif not _is_utf8(name):
                     skipped.append((printable(name), NOT_UTF8))
+                elif "\\" in name:
+                    skipped.append((name, BACKSLASH))
                 else:
                     _add(entry, name, files, skipped)
     files.sort()

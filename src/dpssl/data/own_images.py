@@ -38,7 +38,7 @@ def as_dataset(collection: Collection, decoded: DecodedImages, max_damaged: floa
     labels = _numbers(images, collection.labels, number)
     side, channels = decoded.pixels.shape[2:]
     return Dataset(
-        name=collection.files.root.name,
+        name=collection.files.root.resolve().name,
         images=decoded.pixels[: len(images)],
         ids=np.array([file.id for file in images], dtype=np.str_),
         class_names=collection.class_names,
@@ -89,9 +89,9 @@ def _require_few(damaged: Mapping[str, str], n_files: int, max_damaged: float, c
 
 def _notes(collection: Collection, decoded: DecodedImages, damaged: Mapping[str, str]) -> list[str]:
     notes = []
-    if damaged:
-        n_labeled = sum(name in collection.labels for name in damaged)
-        notes.append(f"damaged image files left out: {len(damaged):,}, {n_labeled} of them labelled; see damaged.csv")
+    n_labeled = sum(name in collection.labels for name in damaged)
+    if n_labeled:
+        notes.append(f"labelled images that are damaged and left out: {n_labeled:,}")
     copies = find_copies([file.id for file in collection.files.files if file.id not in damaged], decoded.digests)
     test_ids = {file.id for file in collection.test_images}
     leaked = [group for group in copies if 0 < sum(name in test_ids for name in group) < len(group)]
@@ -100,8 +100,18 @@ def _notes(collection: Collection, decoded: DecodedImages, damaged: Mapping[str,
         notes.append(
             f"{len(leaked):,} test images are outside the test set too, byte by byte ({pair}): its scores flatter"
         )
+    if collection.are_given:  # a benchmark's labels are hidden
+        contradictions = _contradictions(copies, collection.labels)
+        notes += contradictions[:N_SHOWN]
+        if len(contradictions) > N_SHOWN:
+            notes.append(f"… and {len(contradictions) - N_SHOWN:,} more images under several labels")
+    return notes
+
+
+def _contradictions(copies: list[list[str]], labels: Mapping[str, str]) -> list[str]:
+    notes = []
     for group in copies:
-        given = {collection.labels[name]: name for name in group if name in collection.labels}
+        given = {labels[name]: name for name in group if name in labels}
         if len(given) > 1:
             labelled = " and ".join(f"{printable(name)} ({label!r})" for label, name in given.items())
             notes.append(f"the same image under several labels: {labelled}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpssl.data.decode import DamagedImage
-from dpssl.data.image_files import LEADS_OUT, NOT_UTF8, find_images, printable, read_image
+from dpssl.data.image_files import BACKSLASH, LEADS_OUT, NOT_UTF8, find_images, printable, read_image
 from dpssl.errors import InputError
 
 Photos = Callable[..., Path]
@@ -72,6 +72,12 @@ def test_names_that_are_not_utf8_are_skipped(photos: Photos) -> None:
     except OSError:
         pytest.skip("this disk takes UTF-8 only")
     assert find_images(root).skipped == [("caf\\xe9.png", NOT_UTF8)]
+
+
+def test_names_with_a_backslash_are_skipped(photos: Photos) -> None:
+    if os.sep == "\\":
+        pytest.skip("there it parts folders")
+    assert find_images(photos("1.png", "a\\b.png")).skipped == [("a\\b.png", BACKSLASH)]
 
 
 def test_names_others_chose_cannot_steer_a_terminal() -> None:

@@ -75,7 +75,7 @@ def test_damaged_files_are_left_out_of_everything(photos: Photos) -> None:
     assert dict(dataset.origin.damaged) == dict.fromkeys(
         ["cat/03.png", "unlabeled/07.png", "test/cat/2.png"], "is empty"
     )
-    assert "damaged image files left out: 3, 2 of them labelled" in dataset.origin.notes[0]
+    assert dataset.origin.notes == ("labelled images that are damaged and left out: 2",)
 
 
 def test_too_many_damaged_files_stop_the_run_unless_told_otherwise(photos: Photos) -> None:
@@ -107,6 +107,19 @@ def test_copies_across_the_test_set_and_under_several_labels_are_noted(photos: P
     leaked, contradiction = read(root).origin.notes
     assert "1 test images are outside the test set too, byte by byte (cat/00.png and test/cat/same.png)" in leaked
     assert contradiction == "the same image under several labels: cat/01.png ('cat') and dog/same.png ('dog')"
+
+
+def test_no_note_tells_a_benchmarks_hidden_labels(photos: Photos) -> None:
+    root = photos(*NAMES[:40])
+    shutil.copy(root / "cat/01.png", root / "dog/same.png")
+    assert read(root).origin.notes == ()
+
+
+def test_many_contradictions_are_few_notes(photos: Photos) -> None:
+    root = photos(*NAMES)
+    for number in range(10):
+        shutil.copy(root / f"cat/{number:02d}.png", root / f"dog/same {number}.png")
+    assert read(root).origin.notes[3:] == ("… and 7 more images under several labels",)
 
 
 def test_finding_copies() -> None:
