@@ -27,7 +27,7 @@ SERIES = ((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"))  # colou
 HEAT_ALPHA = 0.75  # at most: numbers written on the darkest cell keep their contrast
 FAINTEST = 0.07  # a value of 0 is told from an empty cell
 HEAT_LEVELS = 24
-MOST_VECTOR_CELLS = 12_000  # a heat map of more is one picture inside the SVG
+MOST_VECTOR_CELLS = 10_000  # a heat map of more is one picture inside the SVG
 WIDTH = 360  # of a plot, in its own units: the width of a phone, so that text there is as large as it is meant
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
@@ -104,9 +104,11 @@ def _inline(content: bytes, key: str, title: str, description: str) -> str:
     ElementTree.register_namespace("xlink", XLINK)
     root = ElementTree.fromstring(content)
     for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag == f"{{{SVG}}}metadata" or (child.tag == f"{{{SVG}}}defs" and _is_style_sheet(child)):
-                parent.remove(child)
+        parent[:] = [child for child in parent if not _is_idle(child)]
+        for child in parent:
+            child.tail = None
+        if len(parent):
+            parent.text = None
     for element in root.iter():
         if element.tag == f"{{{SVG}}}g":
             element.attrib.pop("id", None)
@@ -114,7 +116,7 @@ def _inline(content: bytes, key: str, title: str, description: str) -> str:
             element.set("style", _page_style(element.attrib["style"]))
         for name in ("d", "x", "y", "transform"):
             if name in element.attrib:
-                element.set(name, LONG_NUMBER.sub(r"\1", element.attrib[name]))
+                element.set(name, LONG_NUMBER.sub(r"\1", " ".join(element.attrib[name].split())))
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     root.set("role", "img")
@@ -128,8 +130,11 @@ def _inline(content: bytes, key: str, title: str, description: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _is_style_sheet(element: ElementTree.Element) -> bool:
-    return len(element) > 0 and all(child.tag == f"{{{SVG}}}style" for child in element)
+def _is_idle(element: ElementTree.Element) -> bool:
+    """Draws nothing: notes on the file, a style sheet of its own, paths without colour such as empty cells."""
+    if element.tag == f"{{{SVG}}}defs":
+        return len(element) > 0 and all(child.tag == f"{{{SVG}}}style" for child in element)
+    return element.tag == f"{{{SVG}}}metadata" or element.attrib.get("style") == "fill: none"
 
 
 def _page_style(style: str) -> str:

@@ -11,7 +11,7 @@ from dpssl.report.contents import Labels, RunContents
 from dpssl.report.names import probability, shown
 from dpssl.report.thumbnails import LOSSLESS_SIDE, data_address
 
-MOST_PICTURES = 900  # on a page: with plots and text that stays under 8 MB
+MOST_PICTURES = 600  # on a page: with plots and text that stays under 8 MB
 PICTURES_PER_ROW = (4, 6)  # fewest and most
 WORTH_NAMING = 0.001  # the probability a runner-up is shown from
 

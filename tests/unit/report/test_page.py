@@ -114,7 +114,7 @@ def test_hostile_names_stay_text(make_run: Any) -> None:
 
 def test_many_classes_and_lfs_fit(make_run: Any) -> None:
     page = make_run(n=1500, n_lfs=60, class_names=[f"class number {label}" for label in range(150)]).page()
-    assert "The 75 classes of the least mean confidence, of 150" in page
+    assert "The 50 classes of the least mean confidence, of 150" in page
     assert len(page) < 8e6
 
 
