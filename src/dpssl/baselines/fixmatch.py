@@ -2,7 +2,7 @@
 
     L = H(y, p(weak x_l)) + λ_u 1(max p(weak x_u) ≥ τ) H(argmax p(weak x_u), p(strong x_u))
 
-Defaults are the paper's (Table 4): τ = .95, λ_u = 1.
+Defaults are the paper's: τ = .95, λ_u = 1.
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,7 @@
 
 A probe view of each labelled image goes along in the joint forward pass and tells CTAugment which strengths the network
 still recognises; it is not trained on. Filled in: the authors probe with the averaged weights in evaluation mode, in a
-pass of its own. τ = .95, λ_u = 1, depth 2, threshold .8 and decay .99 are the paper's (Table 4 and Appendix D).
+pass of its own. τ = .95, λ_u = 1, depth 2, threshold .8 and decay .99 are the authors'.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """FlexMatch (Zhang et al., NeurIPS 2021): FixMatch with a threshold per class that follows how well it is learnt.
 
-    σ(c) = |{u : last sure pseudo-label of u is c}|       β(c) = σ(c) / max(max σ, n - Σ σ)       (Eq. 5-6, 11)
-    T(c) = τ M(β(c)),  M(x) = x / (2 - x)                                                          (Eq. 10, 12)
+    σ(c) = |{u : last sure pseudo-label of u is c}|       β(c) = σ(c) / max(max σ, n - Σ σ)
+    T(c) = τ M(β(c)),  M(x) = x / (2 - x)
     L = H(y, p(weak x_l)) + λ_u 1(max p(weak x_u) ≥ T(ŷ)) H(ŷ, p(strong x_u)),  ŷ = argmax p(weak x_u)
 
 "Sure" is always the fixed τ. n - Σ σ, the images without a sure pseudo-label yet, is the paper's warm-up: while they

@@ -1,9 +1,9 @@
 """FreeMatch (Wang et al., ICLR 2023): FixMatch with thresholds and a class balance that training itself estimates.
 
     τ  <- m τ  + (1-m) mean max q           p̃ <- m p̃ + (1-m) mean q           h̃ <- m h̃ + (1-m) Hist(argmax q)
-    τ(c) = τ p̃(c) / max p̃                                                        (Eq. 5-8; all three start at 1/C)
+    τ(c) = τ p̃(c) / max p̃                        self-adaptive thresholds; all three start at 1/C
     L = H(y, p(weak x_l)) + λ_u 1(max q ≥ τ(ŷ)) H(ŷ, p(strong x_u)) + w_f L_f,      q = p(weak x_u), ŷ = argmax q
-    L_f = -H(SumNorm(p̃ / h̃), SumNorm(p̄ / h̄))                                      (Eq. 9-11)
+    L_f = -H(SumNorm(p̃ / h̃), SumNorm(p̄ / h̄))      self-adaptive fairness
 
 p̄ and h̄ are mean and histogram of the strong predictions that pass the threshold. m = .999 is the paper's. w_f = .001 is
 the authors' configuration of CIFAR-10 with 40 labels (in their library, USB); the paper's text names .05.

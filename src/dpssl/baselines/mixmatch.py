@@ -1,10 +1,10 @@
 """MixMatch (Berthelot et al., NeurIPS 2019).
 
-    q = sharpen(mean of p over K weak views of x_u, T)                      (Eq. 6-7; without a gradient)
-    X', U' = mixup of the labelled views and all K unlabelled ones with each other, λ' = max(λ, 1 - λ)   (Eq. 8-15)
-    L = H(y', p(X')) + λ_u r(t) mean_c (q' - p(U'))²                        (Eq. 3-5)
+    q = sharpen(mean of p over K weak views of x_u, T)                      without a gradient
+    X', U' = mixup of the labelled views and all K unlabelled ones with each other, λ' = max(λ, 1 - λ)
+    L = H(y', p(X')) + λ_u r(t) mean_c (q' - p(U'))²
 
-K = 2, T = .5, α = .75 and λ_u = 75 are the paper's for CIFAR-10 (Sec. 4.2.1). r(t) rises to 1 over the first 1/64 of
+K = 2, T = .5, α = .75 and λ_u = 75 are the paper's for CIFAR-10. r(t) rises to 1 over the first 1/64 of
 training: 16,384 of 2^20 steps in the authors' code.
 """
 

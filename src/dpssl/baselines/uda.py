@@ -3,7 +3,7 @@
     L = mean of H(y, p(weak x_l)) where p(y | x_l) ≤ η(t), + λ_u 1(max q ≥ β) KL(q_T || p(strong x_u)),  q = p(weak x_u)
 
 q_T is q sharpened by the temperature T. η(t) is training-signal annealing: labelled images that are learnt better than
-η are left out, and η rises from 1/C to 1 with a(t), t in [0, 1] (Sec. 2.3 of the paper, and its code):
+η are left out, and η rises from 1/C to 1 with a(t), t in [0, 1]:
 
     linear a = t          log a = 1 - exp(-5 t)          exp a = exp(5 (t - 1))          η = a (1 - 1/C) + 1/C
 

@@ -1,8 +1,8 @@
 """FreeMatch's thresholds and class balance, which training itself estimates (Wang et al., ICLR 2023).
 
     τ  <- m τ  + (1-m) mean max q           p̃ <- m p̃ + (1-m) mean q           h̃ <- m h̃ + (1-m) Hist(argmax q)
-    τ(c) = τ p̃(c) / max p̃                                                        (Eq. 5-8; all three start at 1/C)
-    L_f = -H(SumNorm(p̃ / h̃), SumNorm(p̄ / h̄))                                      (Eq. 9-11)
+    τ(c) = τ p̃(c) / max p̃                        self-adaptive thresholds; all three start at 1/C
+    L_f = -H(SumNorm(p̃ / h̃), SumNorm(p̄ / h̄))      self-adaptive fairness
 
 q are the probabilities of the weak views; p̄ and h̄ are mean and histogram of the strong views' probabilities that pass
 the threshold.
@@ -33,7 +33,7 @@ class SelfAdaptive(nn.Module):
 
     @torch.no_grad()
     def adapt(self, probabilities: Tensor) -> None:
-        """Eq. 5, 6 and the histogram of Eq. 9, from the weak views' probabilities (B, C)."""
+        """τ, p̃ and h̃ follow the weak views' probabilities (B, C)."""
         confidence, labels = probabilities.max(-1)
         share = 1 - self.decay
         self.threshold.lerp_(average(confidence.mean()), share)
@@ -56,7 +56,7 @@ class SelfAdaptive(nn.Module):
 
 
 def fairness_loss(probabilities: Tensor, sure: Tensor, mean_prediction: Tensor, label_histogram: Tensor) -> Tensor:
-    """L_f (Eq. 11) of the strong views' probabilities (B, C), of which the rows `sure` (B,) count; 0 where none does.
+    """L_f of the strong views' probabilities (B, C), of which the rows `sure` (B,) count; 0 where none does.
 
     Minimising -H(target, ours) drives predictions apart where one class takes too much. A class of which the
     histogram is empty is left out of its ratio, as in the authors' code.

@@ -11,7 +11,7 @@ from dpssl.baselines.flexmatch import convex_map
 
 
 def test_convex_map_is_the_published_one() -> None:
-    """Eq. 12 and Sec. 3.3 of the paper: M(x) = x / (2 - x), monotone from 0 to 1 and convex."""
+    """The paper's choice of a non-linear mapping: M(x) = x / (2 - x), monotone from 0 to 1 and convex."""
     assert convex_map(torch.tensor([0.0, 0.5, 1.0])).tolist() == pytest.approx([0, 1 / 3, 1])
     x = torch.linspace(0, 1, 50, dtype=torch.float64)
     steps = convex_map(x).diff()

@@ -11,14 +11,14 @@ from dpssl.training.self_adaptive import fairness_loss
 
 
 def test_estimates_start_at_one_over_c_and_follow_the_batch(make_system: Callable[..., Any]) -> None:
-    """Eq. 5 and 6 of the paper, with m = .5: means of (.8, .6) = .7, of the rows, and of their argmax."""
+    """The paper's running estimates, with m = .5: means of (.8, .6) = .7, of the rows, and of their argmax."""
     system = make_system("freematch", decay=0.5)
     assert system.adaptive.threshold.item() == pytest.approx(1 / 3)
     system.adaptive.adapt(torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2]]))
     assert system.adaptive.threshold.item() == pytest.approx(0.5 / 3 + 0.35)
     assert system.adaptive.mean_prediction.tolist() == pytest.approx([1 / 6 + 0.25, 1 / 6 + 0.175, 1 / 6 + 0.075])
     assert system.adaptive.label_histogram.tolist() == pytest.approx([1 / 6 + 0.25, 1 / 6 + 0.25, 1 / 6])
-    # Eq. 8: the likeliest class has the whole threshold, the others their share of it.
+    # The likeliest class has the whole threshold, the others their share of it.
     top = 1 / 6 + 0.25
     assert system.adaptive.thresholds().tolist() == pytest.approx(
         [system.adaptive.threshold.item() * p / top for p in system.adaptive.mean_prediction.tolist()]
@@ -60,7 +60,7 @@ def test_fixed_threshold_and_no_fairness_is_fixmatch(
 
 
 def test_threshold_rises_as_the_network_grows_surer(make_system: Callable[..., Any]) -> None:
-    """Sec. 3.2 of the paper: the threshold starts low and rises with confidence, without a schedule."""
+    """The paper's motivation: the threshold starts low and rises with confidence, without a schedule."""
     system = make_system("freematch", decay=0.9)
     seen = []
     for sharpness in (0, 1, 2, 4, 8):

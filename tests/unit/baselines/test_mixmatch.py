@@ -13,7 +13,7 @@ def log(*probabilities: float) -> list[float]:
 
 
 def test_guess_is_the_sharpened_mean_of_the_views(make_system: Callable[..., Any]) -> None:
-    # Views (.9, .1) and (.7, .3): mean (.8, .2), squared and normalised (16, 1) / 17 (Eq. 6 and 7).
+    # Views (.9, .1) and (.7, .3): mean (.8, .2), squared and normalised (16, 1) / 17.
     views = torch.tensor([log(0.9, 0.1), log(0.5, 0.5), log(0.7, 0.3), log(0.5, 0.5)])  # two images, view after view
     guess = make_system("mixmatch", task={"n_classes": 2}).guess(views)
     assert guess.tolist()[0] == pytest.approx([16 / 17, 1 / 17])
@@ -37,7 +37,7 @@ def test_losses_by_hand_where_nothing_is_mixed(
 
 
 def test_published_settings(make_system: Callable[..., Any]) -> None:
-    """Sec. 4.2 of the paper: T = .5, K = 2, α = .75, λ_u = 75 on CIFAR-10; the ramp is 16,384 of 2^20 steps."""
+    """The paper: T = .5, K = 2, α = .75, λ_u = 75 on CIFAR-10; the ramp is 16,384 of 2^20 steps."""
     settings = make_system("mixmatch").settings
     assert (settings.temperature, settings.n_views, settings.alpha, settings.unlabeled_weight) == (0.5, 2, 0.75, 75)
     assert settings.ramp * 2**20 == 16384

@@ -21,7 +21,7 @@ def test_sharpening_by_hand() -> None:
 
 
 def test_sharpening_ends_at_one_hot() -> None:
-    """MixMatch, Sec. 3.2: as T goes to 0, the output approaches a Dirac distribution."""
+    """MixMatch on sharpening: as T goes to 0, the output approaches a Dirac distribution."""
     assert sharpen(torch.tensor([[0.4, 0.35, 0.25, 0.0]]), 0.001).tolist()[0] == pytest.approx([1, 0, 0, 0])
 
 
@@ -34,7 +34,7 @@ def test_distances_by_hand() -> None:
 
 
 def test_mixup_keeps_a_row_nearer_to_itself() -> None:
-    """MixMatch, Eq. 9 and 12: λ' = max(λ, 1 - λ), so a mixed row is at least half its own."""
+    """MixMatch on mixup: λ' = max(λ, 1 - λ), so a mixed row is at least half its own."""
     inputs, targets = torch.arange(200.0).view(200, 1, 1, 1), torch.eye(200)
     mixed, mixed_targets = mix_up(inputs, targets, 0.75, torch.Generator().manual_seed(0))
     own = mixed_targets.diagonal()

@@ -32,13 +32,13 @@ def test_divergence_by_hand(make_system: Callable[..., Any], make_batch: Callabl
 
 
 def test_published_settings(make_system: Callable[..., Any]) -> None:
-    """Sec. 4 and Appendix of the paper: β = .8 and τ = .4 on CIFAR-10 and SVHN."""
+    """The paper: β = .8 and τ = .4 on CIFAR-10 and SVHN."""
     settings = make_system("uda").settings
     assert (settings.threshold, settings.temperature, settings.annealing) == (0.8, 0.4, "none")
 
 
 def test_schedules_run_from_one_over_c_to_one() -> None:
-    """Fig. 3 of the paper: η from 1/K to 1; log rises early, exp late, linear between."""
+    """The paper's three schedules: η from 1/K to 1; log rises early, exp late, linear between."""
     at = {name: [signal_limit(name, torch.tensor(t), 4).item() for t in (0.0, 0.5, 1.0)] for name in
           ("linear", "log", "exp")}  # fmt: skip
     assert at["linear"] == pytest.approx([0.25, 0.625, 1])
