@@ -4,9 +4,10 @@
 
 Times the very steps that `dpssl run` trains with (same code, captured graph, bfloat16) on random images of the real
 shapes: step 1 with K = 50 labeling functions, FixMatch (K = 1), and step 3. A part's time is that of a captured graph
-holding this part alone. The floor is the larger of the arithmetic (counted from the network's convolutions, three
-times the forward pass) at the matrix rate, and the activations (each written once and read twice) at the copy
-bandwidth; both ceilings are measured in the same run.
+holding this part alone; "rest" is what the whole step takes beyond its parts (losses, draws, logging). The floor is
+the larger of the arithmetic (counted from the network's convolutions, three times the forward pass) at the matrix
+rate, and the activations (each written once and read twice) at the copy bandwidth; both ceilings are measured in the
+same run.
 """
 
 import argparse
@@ -20,14 +21,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dpssl.config import Config, with_values
-from dpssl.data.augment import strong_view, weak_view
-from dpssl.data.batches import ImageBank, draw_any
+from dpssl.data.augment import Augmenter
+from dpssl.data.batches import ImageBank
 from dpssl.end_model.train import train_end_model
-from dpssl.labeling.train import build_network, train_lfs
-from dpssl.training.precision import pick_device
+from dpssl.labeling.train import build_network, train_lfs, view_forward
+from dpssl.training.optim import FlatSGD
+from dpssl.training.precision import autocast, pick_device
 from dpssl.training.watch import Watch
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -35,6 +37,7 @@ BASE = {"compile": True, "mcl_max_steps": 2, "mcl_min_steps": 1}
 FIXMATCH = {"n_lfs": 1, "mcl": False, "feature_transform": False, "backbone_gradient": "sum"}
 CASES: dict[str, tuple[dict[str, Any], int]] = {  # settings, image side
     "step 1, K = 50, WRN-28-2": ({}, 32),
+    "step 1, K = 50, WRN-28-2, weak views apart": ({"joint_forward": False}, 32),
     "FixMatch, K = 1, WRN-28-2": (FIXMATCH, 32),
     "step 1, K = 50, WRN-28-8": ({"width": 8}, 32),
     "step 1, K = 50, WRN-37-2, 96 px": ({"depth": 37, "strides": (1, 2, 2, 2)}, 96),
@@ -73,44 +76,85 @@ def some_labels(n_images: int) -> torch.Tensor:
 def time_step_one(settings: dict[str, Any], side: int, n_steps: int, device: torch.device) -> dict[str, float]:
     config = with_values(Config(), {**BASE, **settings, "steps": n_steps, "window": max(1, n_steps // 8)})
     bank, timer = random_bank(side, device), StepTimer("lfs")
-    train_lfs(bank, some_labels(len(bank)), 10, config, timer)
-    n_images = config.labeling.batch_size * (1 + 2 * config.labeling.unlabeled_ratio)
-    return {
-        "ms_per_step": timer.milliseconds(),
-        "images_per_second": 1000 * n_images / timer.milliseconds(),
-        "augmentation_ms": time_augmentation(config, bank, device),
-        **floor(config, side, n_images, device),
+    network = train_lfs(bank, some_labels(len(bank)), 10, config, timer).train()
+    batch, ratio = config.labeling.batch_size, config.labeling.unlabeled_ratio
+    n_learnt, n_images = batch * (1 + ratio), batch * (1 + 2 * ratio)
+    read = torch.compile(network.read, dynamic=False)
+    forward = view_forward(network, read, n_learnt, config.labeling.joint_forward)
+    parts = {
+        "augmentation": time_augmentation(config, bank, weak=batch * (1 + ratio), strong=batch * ratio),
+        **time_network(config, network, forward, bank, n_images),
     }
+    return report_row(timer.milliseconds(), n_images, parts) | floor(config, side, n_images, device)
 
 
 def time_step_three(n_steps: int, device: torch.device) -> dict[str, float]:
     config = with_values(Config(), {**BASE, "end_steps": n_steps, "window": max(1, n_steps // 8)})
     bank, timer = random_bank(32, device), StepTimer("end")
     soft = torch.full((len(bank), 10), 0.1)
-    train_end_model(bank, some_labels(len(bank)), soft, torch.ones(len(bank), dtype=torch.bool), config, timer)
-    n_images = config.end_model.end_batch_size * (1 + config.end_model.end_unlabeled_ratio)
-    return {
-        "ms_per_step": timer.milliseconds(),
-        "images_per_second": 1000 * n_images / timer.milliseconds(),
-        **floor(config, 32, n_images, device),
+    everywhere = torch.ones(len(bank), dtype=torch.bool)
+    network = train_end_model(bank, some_labels(len(bank)), soft, everywhere, config, timer).train()
+    batch, ratio = config.end_model.end_batch_size, config.end_model.end_unlabeled_ratio
+    n_images = batch * (1 + ratio)
+    parts = {
+        "augmentation": time_augmentation(config, bank, weak=batch, strong=batch * ratio),
+        **time_network(config, network, network, bank, n_images),
     }
+    return report_row(timer.milliseconds(), n_images, parts) | floor(config, 32, n_images, device)
 
 
-def time_augmentation(config: Config, bank: ImageBank, device: torch.device) -> float:
-    """Both views of the unlabelled batch and the normalisation, captured as one graph."""
-    generator = torch.Generator(device).manual_seed(0)
-    n_unlabeled = config.labeling.batch_size * config.labeling.unlabeled_ratio
+def report_row(ms_per_step: float, n_images: int, parts: dict[str, float]) -> dict[str, float]:
+    row = {"ms_per_step": ms_per_step, "images_per_second": 1000 * n_images / ms_per_step}
+    row |= {f"{name}_ms": value for name, value in parts.items()}
+    return row | {"rest_ms": ms_per_step - sum(parts.values())}
+
+
+def time_augmentation(config: Config, bank: ImageBank, weak: int, strong: int) -> float:
+    """So many weak and strong views, and the normalisation, captured as one graph."""
+    generator = torch.Generator(bank.device).manual_seed(0)
+    augment = Augmenter(config.augment, generator, compiled=True)
+    images = bank.images[:weak].clone(), bank.images[:strong].clone()
 
     def views() -> None:
-        images = bank.images[draw_any(len(bank), n_unlabeled, generator)]
-        both = [weak_view(images, config.augment, generator), strong_view(images, config.augment, generator)]
-        bank.network_input(torch.cat(both))
+        bank.network_input(torch.cat([augment.weak(images[0]), augment.strong(images[1])]))
 
-    views()
+    return captured_milliseconds(views, generator)
+
+
+def time_network(
+    config: Config, network: nn.Module, forward: Callable[[Tensor], Tensor], bank: ImageBank, n_images: int
+) -> dict[str, float]:
+    """Forward pass, backward pass and optimiser, each from fixed inputs."""
+    inputs = bank.network_input(bank.images[:n_images])
+    optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
+    gradients = [torch.zeros_like(parameter) for parameter in optimizer.parameters]
+
+    def ahead() -> Tensor:
+        with autocast(bank.device, config.optim.precision):
+            return forward(inputs)
+
+    def there_and_back() -> None:
+        torch.autograd.grad(ahead().square().mean(), optimizer.parameters, allow_unused=True)
+
+    forward_ms = captured_milliseconds(ahead)
+    both_ms = captured_milliseconds(there_and_back)
+    optimizer_ms = captured_milliseconds(lambda: optimizer.step(gradients))
+    return {"forward": forward_ms, "backward": both_ms - forward_ms, "optimizer": optimizer_ms}
+
+
+def captured_milliseconds(work: Callable[[], object], generator: torch.Generator | None = None) -> float:
+    """Of `work` as a captured graph."""
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(generator)
+    if generator is not None:
+        graph.register_generator_state(generator)
     with torch.cuda.graph(graph):
-        views()
+        work()
     return milliseconds(graph.replay)
 
 

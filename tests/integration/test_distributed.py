@@ -152,16 +152,16 @@ def test_two_processes_train_the_network_of_one(
             assert same.mean() > 0.999, (name, key)  # a tie may fall the other way
 
 
-@pytest.mark.parametrize("weak_gradient", ["true", "false"])
+@pytest.mark.parametrize("joint_forward", ["true", "false"])
 def test_in_float64_two_processes_and_one_agree_to_the_last_digits(
-    together: Together, flags: list[str], tmp_path: Path, weak_gradient: str
+    together: Together, flags: list[str], tmp_path: Path, joint_forward: str
 ) -> None:
-    """Every pseudo-label counts here; without gradients of the weak views the hand-written training pass is used."""
+    """Every pseudo-label counts here."""
     found = []
     for n_processes in (1, 2):
         run = tmp_path / str(n_processes)
         ended = together(
-            "lfs", *flags, "--confidence-threshold", 0.2, "--weak-gradient", weak_gradient, "--out", run,
+            "lfs", *flags, "--confidence-threshold", 0.2, "--joint-forward", joint_forward, "--out", run,
             n_processes=n_processes, double=True,
         )  # fmt: skip
         assert set(ended.status) == {0}, ended.stderr

@@ -17,7 +17,6 @@ from dpssl.config import ALL_OPS, Config, Section
 from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank
 from dpssl.errors import InputError
-from dpssl.nets.backbones import graded_features
 from dpssl.nets.classifier import Classifier
 from dpssl.nets.pooling import average_pool
 from dpssl.training.precision import autocast, compiles
@@ -98,8 +97,8 @@ class Learner:
     def logits(self, *views: Tensor, n_targets: int = 0) -> tuple[Tensor, ...]:
         """Logits (B, C) of each of several batches of uint8 images, from one forward pass.
 
-        The last `n_targets` batches only make targets: their logits carry no gradient, and with `--weak-gradient false`
-        their share in the batch statistics carries none either, which spares their backward pass.
+        The last `n_targets` batches only make targets: their logits carry no gradient, and with `--joint-forward false`
+        they pass through the network apart, which spares their backward pass.
         """
         logits, _ = self.logits_and_features(*views, n_targets=n_targets)
         return logits
@@ -107,10 +106,14 @@ class Learner:
     def logits_and_features(self, *views: Tensor, n_targets: int = 0) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Logits (B, C) and pooled features (B, D) of each batch, from one forward pass."""
         sizes = [len(view) for view in views]
-        n_graded = sum(sizes[: len(sizes) - n_targets])
-        features = self.features_of(
-            self.inputs(torch.cat(views)), None if self.config.labeling.weak_gradient else n_graded
-        )
+        n_learnt = sum(sizes[: len(sizes) - n_targets])
+        inputs = self.inputs(torch.cat(views))
+        if self.config.labeling.joint_forward or n_learnt == len(inputs):
+            features = self.features_of(inputs)
+        else:
+            with torch.no_grad():
+                targets = self.features_of(inputs[n_learnt:])
+            features = torch.cat([self.features_of(inputs[:n_learnt]), targets])
         logits = self.head(features)
 
         def of_each(rows: Tensor) -> tuple[Tensor, ...]:
@@ -123,11 +126,10 @@ class Learner:
         """Logits (B, C) of normalised inputs, such as mixed-up ones."""
         return self.head(self.features_of(inputs))
 
-    def features_of(self, inputs: Tensor, n_graded: int | None = None) -> Tensor:
-        """Pooled features (B, D) of normalised inputs, of which the first `n_graded`, or all, carry a gradient."""
-        n_graded = len(inputs) if n_graded is None else n_graded
+    def features_of(self, inputs: Tensor) -> Tensor:
+        """Pooled features (B, D) of normalised inputs."""
         with autocast(inputs.device, self.config.optim.precision):
-            return average_pool(graded_features(self.network.backbone, inputs, n_graded)).float()
+            return average_pool(self.network.backbone(inputs)).float()
 
     def teacher_logits(self, images: Tensor) -> Tensor:
         """Logits (B, C) of uint8 images by the averaged weights, without a gradient."""

@@ -216,8 +216,8 @@ class LabelingConfig(Section):
         "gradient of the sum over LFs into the backbone: divided by K (mean), by rho K (specialists), or not (sum)",
         choices=("mean", "specialists", "sum"),
     )
-    weak_gradient: bool = option(
-        True, "gradient also through the weak views' share in the batch statistics, as in FixMatch; off is faster"
+    joint_forward: bool = option(
+        True, "weak and strong views in one pass with common batch statistics, as in FixMatch; apart is faster"
     )
     mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase", least=0)
     labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase", least=0)

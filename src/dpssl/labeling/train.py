@@ -21,7 +21,7 @@ from dpssl.errors import InputError
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.specialties import has_converged, read_specialties
-from dpssl.nets.backbones import build_backbone, graded_features, start_backbone
+from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.shared_batch_norm import share_batch_statistics
@@ -185,7 +185,7 @@ def _run_semi_supervised(setup: _Setup) -> None:
     compiled = compiles(device, config.optim.compile)
     augment = Augmenter(config.augment, generator, compiled, feed.share)
     read = torch.compile(network.read, dynamic=False) if compiled else network.read
-    forward = joint_forward(network, read, n_labeled + n_unlabeled, needs_weak_gradient(settings))
+    forward = view_forward(network, read, n_labeled + n_unlabeled, runs_jointly(settings))
 
     def compute() -> LossAndMetrics:
         positions, images = feed.batch()
@@ -211,25 +211,25 @@ def _run_semi_supervised(setup: _Setup) -> None:
     train_stage(stage, compute, state, setup.watch, feed=feed)
 
 
-def needs_weak_gradient(settings: LabelingConfig) -> bool:
-    """Whether the weak views of the unlabelled images take part in the backward pass."""
-    return settings.weak_gradient or settings.abstain_view == "weak"
+def runs_jointly(settings: LabelingConfig) -> bool:
+    """Whether the weak views of the unlabelled images pass through the network together with the others."""
+    return settings.joint_forward or settings.abstain_view == "weak"
 
 
-def joint_forward(
-    network: LFNetwork, read: Callable[[Tensor], Tensor], n_graded: int, all_graded: bool
+def view_forward(
+    network: LFNetwork, read: Callable[[Tensor], Tensor], n_learnt: int, joint: bool
 ) -> Callable[[Tensor], Tensor]:
-    """The network over one joint batch whose first `n_graded` images, or all, take part in the backward pass.
+    """The network over a batch whose first `n_learnt` images are learnt from; the rest only make pseudo-labels.
 
-    The others share the batch statistics, and their logits make pseudo-labels, which carry no gradient either way.
+    In one joint pass, as FixMatch has it, all share the batch statistics. Apart, the rest have statistics of their own
+    and need no backward pass.
     """
-    if all_graded:
+    if joint:
         return lambda images: read(network.backbone(images))
 
     def forward(images: Tensor) -> Tensor:
-        features = graded_features(network.backbone, images, n_graded)
         with torch.no_grad():
-            ungraded = read(features[n_graded:])
-        return torch.cat([read(features[:n_graded]), ungraded])
+            rest = read(network.backbone(images[n_learnt:]))
+        return torch.cat([read(network.backbone(images[:n_learnt])), rest])
 
     return forward

@@ -81,16 +81,6 @@ def start_backbone(backbone: nn.Module, shape: BackboneConfig, n_channels: int, 
     backbone.network.load_state_dict(fresh.state_dict())
 
 
-def graded_features(backbone: nn.Module, images: Tensor, n_graded: int) -> Tensor:
-    """The feature map of a batch in training of which only the first `n_graded` images need a gradient.
-
-    Only the Wide ResNet saves the rest of the backward pass; other networks compute it all.
-    """
-    if isinstance(backbone, WideResNet):
-        return backbone(images, n_graded)  # type: ignore[no-any-return]
-    return cast(Tensor, backbone(images))
-
-
 def check_backbone(shape: BackboneConfig) -> None:
     """What would otherwise fail only when training starts: weights that are missing or another network's."""
     if shape.backbone_weights and not shape.backbone.startswith(TIMM_PREFIX):

@@ -1,9 +1,7 @@
 """The training pass of the Wide ResNet, forward and backward by hand: the same mathematics in fewer passes.
 
-`train_pass(network, images, n_graded)` gives the feature map of all images, with batch statistics of all of them. The
-gradient covers the first `n_graded` images alone: in FixMatch's joint batch the weak views of the unlabelled images
-only make pseudo-labels, so half of the backward pass would carry nothing but their share in the batch statistics.
-Every tensor between two convolutions is touched by the kernels of nets.norm_kernels.
+Every tensor between two convolutions is touched by the kernels of nets.norm_kernels alone, and narrow convolutions are
+those of nets.conv_kernels. Without a gradient (torch.no_grad) the same pass keeps nothing.
 """
 
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from dpssl.nets import conv_kernels
 from dpssl.nets import norm_kernels as kernels
 from dpssl.nets.norm_kernels import Norm, as_rows, like
 from dpssl.nets.shared_batch_norm import SharedBatchNorm
@@ -23,41 +22,40 @@ aten = torch.ops.aten
 
 
 class _Normed(NamedTuple):
-    """What the backward pass needs of one batch norm with its activation: its graded input rows and the norm."""
+    """What the backward pass needs of one batch norm with its activation: its input rows and the norm."""
 
     rows: Tensor
     norm: Norm
     n_rows: int  # that entered the statistics
 
 
-def train_pass(network: "WideResNet", images: Tensor, n_graded: int) -> Tensor:
-    """Feature map (B, D, h, w) in training mode; gradients flow through the first `n_graded` images."""
-    return cast(Tensor, _TrainPass.apply(images, n_graded, network, *network.parameters()))  # type: ignore[no-untyped-call]
+def train_pass(network: "WideResNet", images: Tensor) -> Tensor:
+    """Feature map (B, D, h, w) in training mode: batch statistics, which move the running ones."""
+    if not torch.is_grad_enabled():
+        return _Tape(network, images, keeps=False).forward(images)
+    return cast(Tensor, _TrainPass.apply(images, network, *network.parameters()))  # type: ignore[no-untyped-call]
 
 
 class _TrainPass(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, n_graded: int, network: "WideResNet", *parameters: Tensor) -> Tensor:
-        tape = _Tape(network, n_graded, _compute_type(images))
-        features = tape.forward(images)
-        ctx.tape = tape
-        return features
+    def forward(ctx: Any, images: Tensor, network: "WideResNet", *parameters: Tensor) -> Tensor:
+        ctx.tape = _Tape(network, images)
+        return cast(Tensor, ctx.tape.forward(images))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = ctx.tape.backward(gradient[: ctx.tape.n_graded])
-        return (None, None, None, *gradients)
+        return (None, None, *ctx.tape.backward(gradient))
 
 
 class _Tape:
-    """Runs the network forward, remembers what the backward pass needs, runs it backward."""
+    """Runs the network forward, remembers what the backward pass needs (if it `keeps`), runs it backward."""
 
-    def __init__(self, network: "WideResNet", n_graded: int, dtype: torch.dtype) -> None:
-        self.network, self.n_graded, self.dtype = network, n_graded, dtype
+    def __init__(self, network: "WideResNet", images: Tensor, keeps: bool = True) -> None:
+        self.network, self.dtype, self.keeps = network, _compute_type(images), keeps
         self.saved: list[Any] = []
-        self.kept: list[Tensor] = []
+        self.in_use: list[Tensor] = []
         self.side_stream: torch.cuda.Stream | None = None
-        self.weights = {module: module.weight.to(dtype) for module in _convolutions(network)}
+        self.weights = {module: module.weight.to(self.dtype) for module in _convolutions(network)}
         self.slope = network.leaky_slope
 
     # ---------------------------------------------------------------------------------------------------------- forward
@@ -77,10 +75,16 @@ class _Tape:
         return features
 
     def _convolve(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
-        self.saved.append(x[: self.n_graded])
+        self._save(x)
+        weight = self.weights[conv]
+        if _is_plain(conv) and conv_kernels.fits(x, weight):
+            return conv_kernels.convolve(x, weight)
         stride, padding = list(conv.stride), [int(p) for p in conv.padding]
-        y = aten.convolution(x, self.weights[conv], None, stride, padding, [1, 1], False, [0, 0], 1)
-        return cast(Tensor, y)
+        return cast(Tensor, aten.convolution(x, weight, None, stride, padding, [1, 1], False, [0, 0], 1))
+
+    def _save(self, value: Any) -> None:
+        if self.keeps:
+            self.saved.append(value)
 
     def _norm(self, bn: nn.BatchNorm2d, x: Tensor, other: Tensor | None) -> tuple[Tensor, Tensor]:
         """x + other, and its normalised and activated form."""
@@ -99,8 +103,7 @@ class _Tape:
             bn.eps,
         )
         cast(Tensor, bn.num_batches_tracked).add_(1)
-        n_graded_rows = len(rows) // len(x) * self.n_graded
-        self.saved.append(_Normed(rows[:n_graded_rows], norm, n_rows))
+        self._save(_Normed(rows, norm, n_rows))
         return like(rows, x), like(kernels.normalize(rows, norm, self.slope), x)
 
     # --------------------------------------------------------------------------------------------------------- backward
@@ -128,24 +131,31 @@ class _Tape:
         self._weight_gradient(network.stem, dx, self.saved.pop(), found)
         if self.side_stream is not None:
             torch.cuda.current_stream().wait_stream(self.side_stream)
-        self.kept.clear()
+        self.in_use.clear()
         return [found[parameter] for parameter in network.parameters()]
 
     def _convolve_back(self, conv: nn.Conv2d, dy: Tensor, found: dict[Tensor, Tensor]) -> Tensor:
-        x = self.saved.pop()
+        x, weight = self.saved.pop(), self.weights[conv]
         self._weight_gradient(conv, dy, x, found)
-        return cast(Tensor, self._gradients_of(conv, dy, x, [True, False, False])[0])
+        if _is_plain(conv) and conv_kernels.fits(x, weight):
+            return conv_kernels.input_gradient(dy, weight)
+        return cast(Tensor, self._library_gradients(conv, dy, x, [True, False, False])[0])
 
     def _weight_gradient(self, conv: nn.Conv2d, dy: Tensor, x: Tensor, found: dict[Tensor, Tensor]) -> None:
         if self.side_stream is None:
-            found[conv.weight] = self._gradients_of(conv, dy, x, [False, True, False])[1]
+            found[conv.weight] = self._weight_gradient_now(conv, dy, x)
             return
-        self.kept += [dy, x]  # the allocator must not hand their memory to the main stream before the two join
+        self.in_use += [dy, x]  # the allocator must not hand their memory to the main stream before the two join
         self.side_stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.side_stream):
-            found[conv.weight] = self._gradients_of(conv, dy, x, [False, True, False])[1]
+            found[conv.weight] = self._weight_gradient_now(conv, dy, x)
 
-    def _gradients_of(self, conv: nn.Conv2d, dy: Tensor, x: Tensor, wanted: list[bool]) -> Any:
+    def _weight_gradient_now(self, conv: nn.Conv2d, dy: Tensor, x: Tensor) -> Tensor:
+        if _is_plain(conv) and conv_kernels.fits(x, self.weights[conv]):
+            return conv_kernels.weight_gradient(dy, x)
+        return cast(Tensor, self._library_gradients(conv, dy, x, [False, True, False])[1])
+
+    def _library_gradients(self, conv: nn.Conv2d, dy: Tensor, x: Tensor, wanted: list[bool]) -> Any:
         stride, padding = list(conv.stride), [int(p) for p in conv.padding]
         return aten.convolution_backward(
             dy, x, self.weights[conv], [0], stride, padding, [1, 1], False, [0, 0], 1, wanted
@@ -160,6 +170,11 @@ class _Tape:
             sums = bn.add_up(sums.clone())
         skip_rows = None if skip is None else as_rows(skip)
         return like(kernels.input_gradient(dy_rows, rows, norm, sums, n_rows, self.slope, skip_rows), dy)
+
+
+def _is_plain(conv: nn.Conv2d) -> bool:
+    """3 x 3, stride 1, padding 1: what nets.conv_kernels computes."""
+    return conv.kernel_size == (3, 3) and conv.stride == (1, 1) and conv.padding == (1, 1)
 
 
 def _convolutions(network: nn.Module) -> Iterator[nn.Conv2d]:

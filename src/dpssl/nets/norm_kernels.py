@@ -7,9 +7,9 @@ one writes the result; a residual connection's sum is formed in the pass that ne
     y = z if z > 0 else slope * z,    dz = dy if z > 0 else slope * dy
     dx = scale * (dz - sum(dz) / n - x̂ * sum(dz x̂) / n),    x̂ = (x - mean) / sqrt(var + eps)
 
-The backward pass may cover fewer rows than the n that entered the statistics: rows without a gradient of their own
-count as constants. On a GPU each function is a Triton kernel; `channels_fit` says where those apply. Elsewhere the same
-formulas run as plain tensor code, in the precision of their input, which is what the tests compare.
+n rows entered the statistics: those of all processes where several share a batch. On a GPU each function is a Triton
+kernel; `channels_fit` says where those apply. Elsewhere the same formulas run as plain tensor code, in the precision of
+their input, which is what the tests compare.
 """
 
 from typing import NamedTuple
@@ -25,9 +25,9 @@ except ModuleNotFoundError:  # a CPU build of torch comes without Triton
     triton = None
 
 N_PARTIALS = 528  # programs of a pass that sums: four for each of an H200's 132 multiprocessors
-SUM_TILE, SUM_WARPS = 4096, 4  # elements such a program holds at a time, and its warps
+SUM_TILE, SUM_WARPS = 2048, 4  # elements such a program holds at a time, and its warps
 TILE = 4096  # of a pass that writes
-FINISH_COLUMNS = 16  # channels that one program adds up the partial sums of
+FINISH_COLUMNS = 8  # channels that one program adds up the partial sums of
 WIDEST = 1024  # channels
 
 

@@ -84,12 +84,9 @@ class WideResNet(nn.Module):
     def each_block(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
 
-    def forward(self, images: Tensor, n_graded: int | None = None) -> Tensor:
-        """In training, gradients flow through the first `n_graded` images (default: all); see nets.fused_resnet."""
-        if self.training and torch.is_grad_enabled():
-            n_graded = len(images) if n_graded is None else n_graded
-            if n_graded < len(images) or (images.is_cuda and self.fits_kernels):
-                return train_pass(self, images, n_graded)
+    def forward(self, images: Tensor) -> Tensor:
+        if self.training and images.is_cuda and self.fits_kernels:
+            return train_pass(self, images)
         features: Tensor = self.blocks(self.stem(images))
         return F.leaky_relu(self.bn(features), LEAKY_SLOPE)
 

@@ -1,4 +1,4 @@
-"""The training pass written by hand equals the module's own, forward and backward, and spares images their gradient."""
+"""The training pass written by hand equals the module's own, forward and backward."""
 
 import copy
 
@@ -43,7 +43,7 @@ def test_the_whole_batch_gives_what_the_modules_give(width: int, strides: tuple[
     network = network_of(width, strides)
     reference = copy.deepcopy(network)
     images, gradient = images_and_gradient(network)
-    expected, found = by_modules(reference, images), train_pass(network, images, len(images))
+    expected, found = by_modules(reference, images), train_pass(network, images)
     torch.testing.assert_close(found, expected)
     for name, a, b in zip(
         dict(network.named_parameters()),
@@ -56,56 +56,15 @@ def test_the_whole_batch_gives_what_the_modules_give(width: int, strides: tuple[
         torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
 
 
-class Joint(nn.Module):
-    """Batch norm of two batches together, the second as a constant: what sparing images their gradient means."""
-
-    def __init__(self, bn: nn.BatchNorm2d) -> None:
-        super().__init__()
-        self.bn = bn
-
-    def forward(self, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        graded, constant = pair
-        both = F.batch_norm(
-            torch.cat([graded, constant.detach()]), None, None, self.bn.weight, self.bn.bias, True, 0, self.bn.eps
-        )
-        activated = F.leaky_relu(both, LEAKY_SLOPE)
-        return activated[: len(graded)], activated[len(graded) :].detach()
-
-
-def by_pairs(network: WideResNet, images: Tensor, n_graded: int) -> Tensor:
-    """The same pass with autograd: constants are detached after every layer."""
-
-    def apply(layer: nn.Module, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        return layer(pair[0]), layer(pair[1]).detach()
-
-    pair = apply(network.stem, (images[:n_graded], images[n_graded:]))
-    for block in network.each_block():
-        hidden = Joint(block.bn1)(pair)
-        shortcut = hidden if block.activate_shortcut else pair
-        if block.projection is not None:
-            shortcut = apply(block.projection, shortcut)
-        residual = apply(block.conv2, Joint(block.bn2)(apply(block.conv1, hidden)))
-        pair = shortcut[0] + residual[0], (shortcut[1] + residual[1]).detach()
-    return torch.cat(Joint(network.bn)(pair))
-
-
-@pytest.mark.parametrize("n_graded", [1, 4])
-def test_images_without_a_gradient_still_share_the_statistics(n_graded: int) -> None:
+def test_without_a_gradient_the_pass_keeps_nothing_and_moves_the_running_statistics() -> None:
     network = network_of(2)
-    images, gradient = images_and_gradient(network)
-    expected = by_pairs(copy.deepcopy(network), images, n_graded)
-    found = network(images, n_graded)
-    torch.testing.assert_close(found, expected)
     reference = copy.deepcopy(network)
-    wanted = torch.autograd.grad(by_pairs(reference, images, n_graded), list(reference.parameters()), gradient)
-    for a, b in zip(torch.autograd.grad(found, list(network.parameters()), gradient), wanted, strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_evaluation_has_no_use_for_graded_images() -> None:
-    network = network_of(1).eval()
     images, _ = images_and_gradient(network)
-    torch.testing.assert_close(network(images, 2), network(images))
+    with torch.no_grad():
+        found = train_pass(network, images)
+    torch.testing.assert_close(found, by_modules(reference, images).detach())
+    assert not found.requires_grad
+    torch.testing.assert_close(network.bn.running_mean, reference.bn.running_mean)
 
 
 triton_missing = kernels.triton is None or not torch.cuda.is_available()
