@@ -78,7 +78,7 @@ def test_links_lead_to_their_sections_and_folded_parts_open(report: Path, open_p
     for link in page.locator("nav a").all():
         link.click()
         assert page.locator(page.evaluate("location.hash")).count() == 1
-    settings = page.get_by_text("--n-lfs", exact=True)
+    settings = page.locator("details").get_by_text("--n-lfs", exact=True)
     assert not settings.is_visible()
     page.get_by_text("All settings").click()
     assert settings.is_visible()
@@ -89,5 +89,5 @@ def test_it_prints_in_light_colours_with_folded_parts_open(report: Path, open_pa
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--ink')") == "#1b2026"
     assert not page.locator("nav").is_visible()
-    assert page.get_by_text("--n-lfs", exact=True).is_visible()
+    assert page.locator("details").get_by_text("--n-lfs", exact=True).is_visible()
     assert page.pdf().startswith(b"%PDF")

@@ -36,11 +36,16 @@ def _balance(contents: RunContents, labels: Labels, evaluation: Evaluation | Non
         axes.set_xlim(left=0)
 
     largest, smallest = int(counts.argmax()), int(counts.argmin())
+    extremes = (
+        f"Most images got {short(names[largest], 40)} ({counts[largest]:,}), fewest {short(names[smallest], 40)} "
+        f"({counts[smallest]:,})."
+        if largest != smallest
+        else f"Every class got {counts[largest]:,} images."
+    )
     return draw(
         "balance",
         "Images per class",
-        f"Most images got {short(names[largest], 40)} ({counts[largest]:,}), fewest {short(names[smallest], 40)} "
-        f"({counts[smallest]:,})." + (f" The {MOST_BARS} largest classes." if len(names) > MOST_BARS else ""),
+        extremes + (f" The {MOST_BARS} largest classes." if len(names) > MOST_BARS else ""),
         paint,
         height=bars_height(len(order)),
         needs_truth=evaluation is not None,
