@@ -68,14 +68,26 @@ def test_what_cannot_be_trained_is_named(warm_cli: Any, tmp_path: Path, argument
     assert not (tmp_path / "run").exists()
 
 
+@pytest.fixture(scope="module")
+def fitted(warm_cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("fit") / "run"
+    done = warm_cli("fit", "--method", "supervised", *TINY, "--out", run)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
 @pytest.mark.parametrize("step", ["label", "train"])
-def test_a_fit_has_no_steps_to_redo(warm_cli: Any, tmp_path: Path, step: str) -> None:
-    run = tmp_path / "run"
-    assert warm_cli("fit", "--method", "supervised", *TINY, "--out", run).returncode == 0
-    done = warm_cli(step, run, "--redo")
+def test_a_fit_has_no_steps_to_redo(warm_cli: Any, fitted: Path, step: str) -> None:
+    done = warm_cli(step, fitted, "--redo")
     assert done.returncode == 2
     assert f"`dpssl fit --method supervised`, which has no step `{step}`" in done.stderr
-    assert (run / "end_model.safetensors").exists()
+    assert (fitted / "end_model.safetensors").exists()
+
+
+@pytest.mark.parametrize("command", [("export", "--to", "csv"), ("report",), ("evaluate",)])
+def test_what_reads_a_run_reads_a_fit(warm_cli: Any, fitted: Path, command: tuple[str, ...]) -> None:
+    done = warm_cli(command[0], fitted, *command[1:])
+    assert done.returncode == 0, done.stderr
 
 
 def test_fully_supervised_needs_the_class_of_every_image(
@@ -117,11 +129,3 @@ def test_only_fully_supervised_sees_the_class_of_unlabelled_images(
     assert warm_cli("resume", lied_to).returncode == 0
     one, other = ((folder / "end_model.safetensors").read_bytes() for folder in (honest, lied_to))
     assert (one != other) == may_see_it
-
-
-@pytest.mark.parametrize("command", [("export", "--to", "csv"), ("evaluate",)])
-def test_what_reads_a_run_reads_a_fit(warm_cli: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
-    run = tmp_path / "run"
-    assert warm_cli("fit", "--method", "supervised", *TINY, "--out", run).returncode == 0
-    done = warm_cli(command[0], run, *command[1:])
-    assert done.returncode == 0, done.stderr
