@@ -10,6 +10,8 @@ import torch
 from dpssl.baselines.system import Learner
 from dpssl.baselines.trainer import start
 from dpssl.data.batches import ImageBank, LabeledImages
+from dpssl.nets.fused_resnet import train_pass
+from dpssl.nets.wide_resnet import WideResNet
 from dpssl.training.optim import FlatSGD
 
 MakeSystem = Callable[..., Any]
@@ -76,6 +78,22 @@ def test_teacher_of_decay_zero_is_the_student(
         assert all(torch.equal(buffer, running[name]) for name, buffer in network.named_buffers())
         assert torch.equal(teacher, learner.guess_logits(bank.images[:20])) == is_student
         torch.testing.assert_close(learner.guess_logits(bank.images[:20]), learner.logits(bank.images[:20])[0])
+
+
+def test_the_fused_pass_of_a_gpu_takes_the_teachers_weights(
+    digits: tuple[ImageBank, torch.Tensor], tiny_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU the network trains through nets.fused_resnet; lent weights and statistics must reach that too."""
+    bank, given = digits
+    config = tiny_config("mean-teacher")
+    network, _ = start(config, 3, bank, LabeledImages.of(given))
+    averaged = {name: 0.9 * parameter.detach() + 0.01 for name, parameter in network.named_parameters()}
+    learner = Learner(network, lambda: averaged, bank, config, torch.Generator())
+    expected = learner.teacher_logits(bank.images[:20])
+    running = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    monkeypatch.setattr(WideResNet, "forward", train_pass)
+    torch.testing.assert_close(learner.teacher_logits(bank.images[:20]), expected)
+    assert all(torch.equal(buffer, running[name]) for name, buffer in network.named_buffers())
 
 
 def test_pseudo_label_by_hand(make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any) -> None:
