@@ -30,6 +30,7 @@ aten = torch.ops.aten
 WIDEST = (
     32  # channels that pay; at 64 a library's are faster, and for more the weights exceed a multiprocessor's memory
 )
+FEWEST = 3  # channels; a window of fewer has too few numbers for the matrix unit
 MANY_IMAGES = 768  # from here on a walk down the whole image leaves enough programs
 FINISH_CHANNELS, FINISH_PARTIALS = 2, 64  # what one program adds up at a time of their partial results
 
@@ -49,7 +50,7 @@ def fits(x: Tensor, weight: Tensor) -> bool:
     """Whether the kernels exist here and take a 3 x 3 convolution of x with this weight, and its gradients."""
     n_out, n_in, *size = weight.shape
     narrow = n_in <= WIDEST and 8 <= n_out <= WIDEST and n_out & (n_out - 1) == 0
-    return _on_gpu(x) and size == [3, 3] and narrow
+    return _on_gpu(x) and size == [3, 3] and narrow and n_in >= FEWEST
 
 
 def convolve(

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 from dpssl.data.share import WHOLE, Share
-from dpssl.nets.shared_batch_norm import SharedBatchNorm, share_batch_statistics
 from dpssl.nets.fused_resnet import train_pass
+from dpssl.nets.shared_batch_norm import SharedBatchNorm, share_batch_statistics
 from dpssl.nets.wide_resnet import WideResNet
 
 
