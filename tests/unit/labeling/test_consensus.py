@@ -1,0 +1,97 @@
+"""Pseudo-labels of all LFs together: the consensus by hand, its loss, its thresholds, the settings that go with it."""
+
+import math
+
+import pytest
+import torch
+
+from dpssl.config import LabelingConfig
+from dpssl.errors import InputError
+from dpssl.labeling.losses import consensus, consensus_loss, labeled_loss
+from dpssl.labeling.objective import SemiSupervised
+from dpssl.nets.lf_heads import LFNetwork
+from dpssl.nets.wide_resnet import WideResNet
+
+TAU = torch.tensor([[True, False], [True, False], [False, True]])  # two specialists of class 0, one of class 1
+
+
+def test_every_class_counts_by_the_mean_of_its_specialists() -> None:
+    # Class 0: (.8 + .4) / 2 = .6; class 1: .2 / 1. What an LF gives outside tau_k does not count.
+    probabilities = torch.tensor([[[0.8, 0.1, 0.1], [0.4, 0.0, 0.6], [0.7, 0.2, 0.1]]])
+    torch.testing.assert_close(consensus(probabilities, TAU), torch.tensor([[0.75, 0.25]]))
+
+
+def test_a_class_without_specialists_and_an_image_without_claims_get_nothing() -> None:
+    probabilities = torch.tensor([[[0.5, 0.5, 0.0]], [[0.0, 0.0, 1.0]]])
+    found = consensus(probabilities, torch.tensor([[True, False]]))
+    torch.testing.assert_close(found, torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+
+
+def test_the_loss_is_eq_5_on_the_strong_view_where_the_consensus_is_sure() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4, 3, 3, generator=generator)
+    labels, sure = torch.tensor([0, 1, 1, 0]), torch.tensor([True, False, True, True])
+    expected = labeled_loss(logits, labels, TAU)
+    expected[1] = 0
+    torch.testing.assert_close(consensus_loss(logits, labels, sure, TAU), expected)
+
+
+def make_objective(**settings: object) -> SemiSupervised:
+    network = LFNetwork(WideResNet(10, 1, n_channels=1), n_lfs=3, n_classes=2, feature_transform=False)
+    network.specialties.copy_(TAU)
+    chosen = LabelingConfig(pseudo_labels="consensus", **settings)  # type: ignore[arg-type]
+    return SemiSupervised(network, chosen, torch.full((2,), 0.5))
+
+
+def masked(probabilities: list[list[float]]) -> torch.Tensor:
+    """Logits (1, K, C + 1) of these probabilities."""
+    return torch.tensor([probabilities]).clamp_min(1e-9).log()
+
+
+def test_an_lf_that_is_unsure_learns_what_the_others_know() -> None:
+    """LF 2 cannot tell; LFs 0 and 1 claim class 0, so LF 2 learns to abstain from the image."""
+    objective = make_objective(confidence_threshold=0.6, labeled_weight=0.0)
+    weak = masked([[0.99, 0, 0.01], [0.99, 0, 0.01], [0, 0.5, 0.5]])
+    strong = torch.zeros(1, 3, 3, requires_grad=True)
+    loss, metrics = objective.loss(torch.zeros(1, 3, 3), torch.tensor([0]), weak, strong)
+    (gradient,) = torch.autograd.grad(loss, strong)
+    assert metrics["pseudo_label_rate"] == 1
+    assert gradient[0, 2, 2] < 0 < gradient[0, 2, 1]  # abstain up, class 1 down
+    assert gradient[0, 0, 0] < 0
+
+
+def test_below_the_threshold_nobody_learns() -> None:
+    objective = make_objective(confidence_threshold=0.7, labeled_weight=0.0)
+    weak = masked([[0.99, 0, 0.01], [0.99, 0, 0.01], [0, 0.5, 0.5]])  # .99 against .5: .66
+    loss, metrics = objective.loss(torch.zeros(1, 3, 3), torch.tensor([0]), weak, torch.zeros(1, 3, 3))
+    assert metrics["pseudo_label_rate"] == 0
+    assert loss == 0
+
+
+def test_the_adaptive_threshold_lets_everything_pass_at_first_and_follows_the_confidence() -> None:
+    objective = make_objective(adaptive_threshold=True, fairness_weight=0.1)
+    unsure = masked([[0.55, 0, 0.45], [0.55, 0, 0.45], [0, 0.5, 0.5]])
+    sure = masked([[0.99, 0, 0.01], [0.99, 0, 0.01], [0, 0.01, 0.99]])
+    flat, label = torch.zeros(1, 3, 3), torch.tensor([0])
+    assert objective.loss(flat, label, unsure, flat)[1]["pseudo_label_rate"] == 1
+    for _ in range(3000):
+        objective.adaptive.adapt(consensus(torch.softmax(sure, -1), TAU))
+    assert objective.loss(flat, label, unsure, flat)[1]["pseudo_label_rate"] == 0
+    assert objective.loss(flat, label, sure, flat)[1]["pseudo_label_rate"] == 1
+    assert math.isfinite(objective.loss(flat, label, sure, flat)[0].item())
+    assert {"adaptive.threshold", "adaptive.mean_prediction"} <= set(objective.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"adaptive_threshold": True}, "--adaptive-threshold: only with --pseudo-labels consensus"),
+        ({"pseudo_labels": "consensus", "fairness_weight": 0.1}, "--fairness-weight 0.1: only with"),
+        ({"sharpness_range": 0.5}, "--sharpness-range 0.5: must be 0 or at least 1"),
+    ],
+)
+def test_settings_that_go_together(settings: dict[str, object], message: str) -> None:
+    from dpssl.config import Config, with_values
+
+    with pytest.raises(InputError, match=message):
+        with_values(Config(), settings)
