@@ -137,7 +137,7 @@ class _Tape:
     def _convolve_back(self, conv: nn.Conv2d, dy: Tensor, found: dict[Tensor, Tensor]) -> Tensor:
         x, weight = self.saved.pop(), self.weights[conv]
         self._weight_gradient(conv, dy, x, found)
-        if _is_plain(conv) and conv_kernels.fits(x, weight):
+        if _is_plain(conv) and conv_kernels.fits(dy, weight.transpose(0, 1)):
             return conv_kernels.input_gradient(dy, weight)
         return cast(Tensor, self._library_gradients(conv, dy, x, [True, False, False])[0])
 

@@ -13,11 +13,11 @@ import triton.language as tl
 
 @triton.jit
 def _load_pixels(
-    x, scale, shift, slope, first, row, n_places, offset: tl.constexpr, PIXELS: tl.constexpr, K: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, SPAN: tl.constexpr, T: tl.constexpr, NORM: tl.constexpr,
+    x, first, row, n_places, offset: tl.constexpr, PIXELS: tl.constexpr, K: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, SPAN: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
-    """(T, K): the PIXELS pixels from `offset` beside each of the places from `first` on, in image row `row`, activated
-    if NORM; zero outside of the image."""
+    """(T, K): the PIXELS pixels from `offset` beside each of the places from `first` on, in image row `row`; zero
+    outside of the image."""
     ACROSS: tl.constexpr = (W + SPAN - 1) // SPAN
     place = first + tl.arange(0, T)
     k = tl.arange(0, K)
@@ -28,12 +28,7 @@ def _load_pixels(
     inside = (pixel >= 0) & (pixel < W) & ((place < n_places) & (row >= 0) & (row < H))[:, None]
     if K > PIXELS * C:
         inside = inside & (k < PIXELS * C)[None, :]
-    value = tl.load(x + first_image.to(tl.int64) * (H * W * C) + where, inside, 0.0)
-    if NORM:
-        z = value.to(tl.float32) * tl.load(scale + k % C)[None, :] + tl.load(shift + k % C)[None, :]
-        z = tl.where(z > 0, z, slope * z)
-        value = tl.where(inside, z, 0.0).to(value.dtype)
-    return value
+    return tl.load(x + first_image.to(tl.int64) * (H * W * C) + where, inside, 0.0)
 
 
 @triton.jit
@@ -55,10 +50,9 @@ def _load_weights(
 
 @triton.jit(do_not_specialize=["n_places"])
 def convolve(
-    x, weight, scale, shift, skip, y, partials, n_places, slope,
+    x, weight, y, n_places,
     H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, K: tl.constexpr, SPAN: tl.constexpr,
-    T: tl.constexpr, STRIP: tl.constexpr, TURN: tl.constexpr, NORM: tl.constexpr, SKIP: tl.constexpr,
-    SUMS: tl.constexpr,
+    T: tl.constexpr, STRIP: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
     N: tl.constexpr = SPAN * CO
     ACROSS: tl.constexpr = (W + SPAN - 1) // SPAN
@@ -81,12 +75,8 @@ def convolve(
 
     above = tl.zeros((T, N), tl.float32)  # of output row `row` - 1, which lacks the lower row of the filter
     here = tl.zeros((T, N), tl.float32)  # of output row `row`, which lacks the middle and the lower
-    sums = tl.zeros((T, N), tl.float32)
-    squares = tl.zeros((T, N), tl.float32)
     for row in range(top - 1, top + STRIP + 1):
-        window = _load_pixels(
-            x, scale, shift, slope, first, row, n_places, -1, SPAN + 2, K, H, W, CI, SPAN, T, NORM
-        )  # fmt: skip
+        window = _load_pixels(x, first, row, n_places, -1, SPAN + 2, K, H, W, CI, SPAN, T)
         below = tl.dot(window, upper, input_precision="ieee")
         partly = tl.dot(window, middle, here, input_precision="ieee")
         result = tl.dot(window, lower, above, input_precision="ieee")  # last: to wait for it is to wait for all three
@@ -94,25 +84,14 @@ def convolve(
         here = below
         writes = inside & ((row > top) & (row <= H))
         where = image_offset + (row - 1) * (W * CO) + corner
-        if SKIP:
-            result += tl.load(skip + where, writes, 0.0).to(tl.float32)
-        rounded = result.to(y.dtype.element_ty)
-        tl.store(y + where, rounded, writes)
-        if SUMS:
-            value = tl.where(writes, rounded.to(tl.float32), 0.0)
-            sums += value
-            squares += value * value
-    if SUMS:
-        to = partials + tl.program_id(0) * 2 * CO + tl.arange(0, CO)
-        tl.store(to, tl.sum(tl.reshape(tl.sum(sums, 0), (SPAN, CO)), 0))
-        tl.store(to + CO, tl.sum(tl.reshape(tl.sum(squares, 0), (SPAN, CO)), 0))
+        tl.store(y + where, result.to(y.dtype.element_ty), writes)
 
 
 @triton.jit(do_not_specialize=["n_places", "n_walks"])
 def weight_gradient(
-    dy, x, scale, shift, partials, n_places, n_walks, slope,
+    dy, x, partials, n_places, n_walks,
     H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, K: tl.constexpr, SPAN: tl.constexpr,
-    T: tl.constexpr, STRIP: tl.constexpr, NORM: tl.constexpr,
+    T: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
     """Partial results (P, 3, K, SPAN * CO): products of each column of the window with each of the place.
 
@@ -125,25 +104,17 @@ def weight_gradient(
     for walk in range(tl.program_id(0), n_walks, tl.num_programs(0)):
         first = walk // STRIPS * T
         top = walk % STRIPS * STRIP
-        above = _load_pixels(dy, None, None, 0.0, first, top - 1, n_places, 0, SPAN, N, H, W, CO, SPAN, T, False)
-        here = _load_pixels(dy, None, None, 0.0, first, top, n_places, 0, SPAN, N, H, W, CO, SPAN, T, False)
+        above = _load_pixels(dy, first, top - 1, n_places, 0, SPAN, N, H, W, CO, SPAN, T)
+        here = _load_pixels(dy, first, top, n_places, 0, SPAN, N, H, W, CO, SPAN, T)
         for row in range(top, top + STRIP, 2):  # two at a time: what is carried on was loaded in the same turn
-            below = _load_pixels(
-                dy, None, None, 0.0, first, row + 1, n_places, 0, SPAN, N, H, W, CO, SPAN, T, False
-            )  # fmt: skip
-            window = _load_pixels(
-                x, scale, shift, slope, first, row, n_places, -1, SPAN + 2, K, H, W, CI, SPAN, T, NORM
-            )  # fmt: skip
+            below = _load_pixels(dy, first, row + 1, n_places, 0, SPAN, N, H, W, CO, SPAN, T)
+            window = _load_pixels(x, first, row, n_places, -1, SPAN + 2, K, H, W, CI, SPAN, T)
             columns = tl.trans(window)
             upper = tl.dot(columns, below, upper, input_precision="ieee")
             middle = tl.dot(columns, here, middle, input_precision="ieee")
             lower = tl.dot(columns, above, lower, input_precision="ieee")
-            next_below = _load_pixels(
-                dy, None, None, 0.0, first, row + 2, n_places, 0, SPAN, N, H, W, CO, SPAN, T, False
-            )  # fmt: skip
-            window = _load_pixels(
-                x, scale, shift, slope, first, row + 1, n_places, -1, SPAN + 2, K, H, W, CI, SPAN, T, NORM
-            )  # fmt: skip
+            next_below = _load_pixels(dy, first, row + 2, n_places, 0, SPAN, N, H, W, CO, SPAN, T)
+            window = _load_pixels(x, first, row + 1, n_places, -1, SPAN + 2, K, H, W, CI, SPAN, T)
             columns = tl.trans(window)
             upper = tl.dot(columns, next_below, upper, input_precision="ieee")
             middle = tl.dot(columns, below, middle, input_precision="ieee")
