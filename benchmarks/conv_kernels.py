@@ -1,43 +1,44 @@
-"""The convolution kernels against cuDNN on one GPU: microseconds of each plan, one line a shape and operation.
+"""The convolution kernels against cuDNN on one GPU: microseconds a shape and operation, and their best plan.
 
-    PYTHONPATH=src python benchmarks/conv_kernels.py [--quick] [--only "32->32@32 fused"] [--plans "2,64,32,8,3 ..."]
+    PYTHONPATH=src python benchmarks/conv_kernels.py [--out results/conv_kernels.json] [--quick] [--only "32->32@32 in"]
+        [--plans "2,64,32,8,3 ..."]
 
-Shapes are those of WRN-28-2 in FixMatch's joint batch (960 images forward, 512 backward), bfloat16, channels-last.
-"fused" is compared with the passes it replaces: normalise, convolve, add the shortcut and sum. Each time is that of a
-captured graph of ten calls. Plans that fail to compile are left out; plans that err by more than a bfloat16 sum may are
-marked with "!". Compiling is spread over processes, which leave their kernels in Triton's cache. --quick times the
-plans that the package chooses itself, --plans others than those below, --only the lines that begin so. --dry-run goes
-through the motions at a tiny size, for Triton's interpreter.
+Shapes are those of WRN-28-2 in FixMatch's joint batch (960 images forward, 512 backward), bfloat16, channels-last; the
+widest is there to show where a library is faster. Each time is that of a captured graph of ten calls. Plans that fail
+to compile are left out; plans that err by more than a bfloat16 sum may are marked with "!". Compiling is spread over
+processes, which leave their kernels in Triton's cache. --quick times the plans that the package chooses itself, --plans
+others than those below, --only the lines that begin so. --dry-run goes through the motions at a tiny size, for Triton's
+interpreter. What was "tried" before and given up stays in the file.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
+import platform
+import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from dpssl.nets import conv_kernels, norm_kernels
+from dpssl.nets import conv_kernels
 from dpssl.nets.conv_kernels import Plan
-from dpssl.nets.norm_kernels import Norm, as_rows, like
 
-SLOPE, CALLS, REPEATS, TOLERANCE = 0.1, 10, 5, 2e-2
+REPOSITORY = Path(__file__).resolve().parent.parent
+CALLS, REPEATS, TOLERANCE = 10, 5, 2e-2
 SHAPES = [(3, 16, 32), (16, 32, 32), (32, 32, 32), (64, 64, 16)]  # channels in, channels out, side
 BATCHES = (960, 512)
 
 WALK = [
     Plan(2, 64, 32, 4, 3), Plan(2, 64, 16, 4, 3), Plan(2, 64, 32, 8, 3), Plan(2, 128, 32, 8, 3),
     Plan(1, 64, 32, 4, 3), Plan(1, 64, 32, 4, 4), Plan(1, 128, 32, 8, 3), Plan(2, 64, 32, 4, 2),
-]  # fmt: skip
-FUSED = [
-    Plan(2, 64, 32, 8, 3), Plan(2, 64, 16, 8, 3), Plan(2, 64, 32, 4, 3), Plan(2, 64, 32, 8, 2),
-    Plan(1, 64, 32, 4, 3), Plan(1, 64, 16, 4, 3), Plan(1, 64, 32, 4, 4), Plan(1, 128, 32, 8, 3),
 ]  # fmt: skip
 STEM = [
     Plan(2, 64, 16, 4, 3), Plan(2, 64, 8, 4, 3), Plan(2, 64, 32, 4, 3), Plan(2, 128, 16, 4, 3),
@@ -58,10 +59,10 @@ WEIGHT_STEM = [
 ]  # fmt: skip
 WEIGHT_WIDE = [Plan(1, 32, 16, 16, 3), Plan(1, 32, 16, 16, 4), Plan(1, 64, 16, 16, 2), Plan(1, 32, 8, 16, 3)]
 GRIDS: dict[tuple[int, int], dict[str, list[Plan]]] = {
-    (3, 16): {"forward": STEM, "fused": STEM[:6], "weight": WEIGHT_STEM},
-    (16, 32): {"forward": WALK, "fused": FUSED, "input": WALK, "weight": WEIGHT_HALF, "fused weight": WEIGHT_HALF[:4]},
-    (32, 32): {"forward": WALK, "fused": FUSED, "input": WALK, "weight": WEIGHT, "fused weight": WEIGHT[:5]},
-    (64, 64): {"forward": WIDE, "fused": WIDE, "input": WIDE, "weight": WEIGHT_WIDE},
+    (3, 16): {"forward": STEM, "weight": WEIGHT_STEM},
+    (16, 32): {"forward": WALK, "input": WALK, "weight": WEIGHT_HALF},
+    (32, 32): {"forward": WALK, "input": WALK, "weight": WEIGHT},
+    (64, 64): {"forward": WIDE, "input": WIDE, "weight": WEIGHT_WIDE},
 }
 
 
@@ -69,8 +70,6 @@ class Inputs(NamedTuple):
     x: Tensor
     weight: Tensor
     dy: Tensor
-    norm: Norm | None
-    skip: Tensor | None
 
 
 Shape = tuple[int, int, int]
@@ -86,47 +85,34 @@ def draw(shape: Shape, n: int, device: str) -> Inputs:
         drawn = torch.randn(size, generator=generator, device=device).to(dtype)
         return drawn.contiguous(memory_format=torch.channels_last)
 
-    x, weight = normal(n, n_in, side, side), normal(n_out, n_in, 3, 3)
-    dy, skip = normal(n, n_out, side, side), normal(n, n_out, side, side)
-    norm = Norm(*torch.rand(4, n_in, generator=generator, device=device) + 0.5)
-    return Inputs(x, weight, dy, norm if n_in > 3 else None, skip if n_in > 3 else None)  # the stem has neither
-
-
-def activate(at: Inputs) -> Tensor:
-    return at.x if at.norm is None else like(norm_kernels.normalize(as_rows(at.x), at.norm, SLOPE), at.x)
+    return Inputs(normal(n, n_in, side, side), normal(n_out, n_in, 3, 3), normal(n, n_out, side, side))
 
 
 OURS: dict[str, Operation] = {
-    "forward": lambda at, plan: conv_kernels.convolve(at.x, at.weight, plan=plan),
-    "fused": lambda at, plan: conv_kernels.convolve_and_sum(at.x, at.weight, at.norm, SLOPE, at.skip, plan)[0],
+    "forward": lambda at, plan: conv_kernels.convolve(at.x, at.weight, plan),
     "input": lambda at, plan: conv_kernels.input_gradient(at.dy, at.weight, plan),
-    "weight": lambda at, plan: conv_kernels.weight_gradient(at.dy, at.x, plan=plan),
-    "fused weight": lambda at, plan: conv_kernels.weight_gradient(at.dy, at.x, at.norm, SLOPE, plan),
+    "weight": lambda at, plan: conv_kernels.weight_gradient(at.dy, at.x, plan),
 }
 
 
 def library(operation: str, at: Inputs) -> Tensor:
-    """The same with cuDNN and, where fused, the passes of norm_kernels."""
-    a = activate(at) if operation.startswith("fused") else at.x
-    if operation in ("forward", "fused"):
-        y = conv2d(a, at.weight, padding=1)
-        other = None if at.skip is None else as_rows(at.skip)
-        return y if operation == "forward" else like(norm_kernels.add_and_sum(as_rows(y), other)[0], y)
+    """The same with cuDNN."""
+    if operation == "forward":
+        return conv2d(at.x, at.weight, padding=1)
     return torch.ops.aten.convolution_backward(
-        at.dy, a, at.weight, [0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
-        [operation == "input", operation != "input", False],
+        at.dy, at.x, at.weight, [0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
+        [operation == "input", operation == "weight", False],
     )[0 if operation == "input" else 1]  # fmt: skip
 
 
 def exact(operation: str, at: Inputs) -> Tensor:
     """The result in float32."""
-    a, weight, dy = (activate(at) if operation.startswith("fused") else at.x).float(), at.weight.float(), at.dy.float()
+    x, weight, dy = (tensor.float() for tensor in at)
     if operation == "input":
-        return conv2d_input(a.shape, weight, dy, padding=1)
-    if operation.endswith("weight"):
-        return conv2d_weight(a, weight.shape, dy, padding=1)
-    y = conv2d(a, weight, padding=1)
-    return y if operation == "forward" or at.skip is None else y + at.skip.float()
+        return conv2d_input(x.shape, weight, dy, padding=1)
+    if operation == "weight":
+        return conv2d_weight(x, weight.shape, dy, padding=1)
+    return conv2d(x, weight, padding=1)
 
 
 def microseconds(call: Callable[[], Tensor], device: str) -> float:
@@ -165,8 +151,8 @@ def compile_one(device: str, job: Job) -> str:
     return ""
 
 
-def name(shape: Shape, operation: str) -> str:
-    return f"{shape[0]}->{shape[1]}@{shape[2]} {operation}"
+def name(shape: Shape, operation: str = "") -> str:
+    return f"{shape[0]}->{shape[1]}@{shape[2]} {operation}".strip()
 
 
 def list_jobs(shapes: list[Shape], only: str, plans: list[Plan | None]) -> list[Job]:
@@ -179,7 +165,8 @@ def list_jobs(shapes: list[Shape], only: str, plans: list[Plan | None]) -> list[
     ]
 
 
-def measure(shape: Shape, operation: str, plans: list[Plan | None], n: int, device: str) -> str:
+def measure(shape: Shape, operation: str, plans: list[Plan | None], n: int, device: str) -> dict[str, Any]:
+    """A row of the results, that of the fastest plan; prints the times of all."""
     at = draw(shape, n, device)
     wanted = exact(operation, at)
     times, errors = [], []
@@ -190,15 +177,52 @@ def measure(shape: Shape, operation: str, plans: list[Plan | None], n: int, devi
     theirs = microseconds(partial(library, operation, at), device)
     best = min(range(len(plans)), key=lambda i: (errors[i] > TOLERANCE, times[i]))
     listed = " ".join(f"{t:.0f}{'!' if e > TOLERANCE else ''}" for t, e in zip(times, errors, strict=True))
-    chosen = plans[best]
-    return (
+    chosen = plans[best] or default_plan(shape, operation, n)
+    print(
         f"n={n} {name(shape, operation):22} cuDNN {theirs:6.1f}  ours {times[best]:6.1f}"
-        f"  {'default' if chosen is None else tuple(chosen)}  error {errors[best]:.1e}  all {listed}"
+        f"  {tuple(chosen)}  error {errors[best]:.1e}  all {listed}",
+        flush=True,
     )
+    return {
+        "shape": name(shape),
+        "n": n,
+        "operation": operation,
+        "cudnn_us": round(theirs, 1),
+        "ours_us": round(times[best], 1),
+        "plan": ",".join(map(str, chosen)),
+        "error": float(f"{errors[best]:.1e}"),
+    }
+
+
+def default_plan(shape: Shape, operation: str, n: int) -> Plan:
+    """What the package chooses itself."""
+    n_in, n_out, _ = shape
+    if operation == "weight":
+        return conv_kernels.weight_gradient_plan(n_in)
+    return conv_kernels.convolve_plan(n, n_out if operation == "input" else n_in)
+
+
+def write(rows: list[dict[str, Any]], device: str, out: Path) -> None:
+    before = json.loads(out.read_text()) if out.is_file() else {}
+    report = {
+        "what": "3 x 3 convolutions, channels in -> channels out @ side, bfloat16: microseconds of cuDNN and of the "
+        "fastest plan: span,places,strip,warps,stages,walkers",
+        "device": torch.cuda.get_device_name() if device == "cuda" else device,
+        "versions": {"torch": torch.__version__, "python": platform.python_version()},
+        "commit": subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        ).stdout.strip(),
+        "rows": rows,
+    }
+    if "tried" in before:
+        report["tried"] = before["tried"]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="the JSON file to write; none by default")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--plans", default="", help="span,places,strip,warps,stages[,walkers] ...")
@@ -206,7 +230,6 @@ def main() -> None:
     options = parser.parse_args()
     device, shapes, batches, began = "cuda", SHAPES, BATCHES, time.perf_counter()
     if options.dry_run:
-        conv_kernels._on_gpu = lambda x: True
         device, shapes, batches = "cpu", [(n_in, n_out, 8) for n_in, n_out, _ in SHAPES], (2,)
     else:
         torch.backends.cudnn.benchmark = True
@@ -224,12 +247,15 @@ def main() -> None:
             print("left out", job, failure)
     print(f"compiled {len(jobs)} in {time.perf_counter() - began:.0f} s", flush=True)
     ready = [job for job, failure in zip(jobs, failures, strict=True) if not failure]
+    rows = []
     for n in batches:
         for shape in shapes:
             for operation in GRIDS[shape[:2]]:
                 compiled = [plan for s, o, plan in ready if (s, o) == (shape, operation)]
                 if compiled:
-                    print(measure(shape, operation, compiled, n, device), flush=True)
+                    rows.append(measure(shape, operation, compiled, n, device))
+    if options.out:
+        write(rows, device, options.out)
     print(f"{time.perf_counter() - began:.0f} s in all")
 
 

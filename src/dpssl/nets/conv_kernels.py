@@ -6,7 +6,7 @@ Images (B, C, H, W) and weights (Co, Ci, 3, 3) are channels-last in memory; sums
     dweight[o, i, u, v] = sum over images and pixels (r, c) of dy[o, r, c] * x[i, r + u - 1, c + v - 1]
 
 `fits` says which tensors the kernels take; the functions below check nothing. Batch norm stays in passes of its own:
-kernels that normalised what they loaded, added the shortcut and summed what they wrote were slower than these kernels
+kernels that normalised what they loaded, added the shortcut and summed what they wrote took longer than these kernels
 and those passes together (results/conv_kernels.json, "tried").
 """
 
