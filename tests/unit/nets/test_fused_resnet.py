@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.grad import conv2d_input, conv2d_weight
 
+from dpssl.nets import conv_kernels
 from dpssl.nets import norm_kernels as kernels
 from dpssl.nets.fused_resnet import train_pass
 from dpssl.nets.wide_resnet import LEAKY_SLOPE, WideResNet, initialize
@@ -65,6 +67,37 @@ def test_without_a_gradient_the_pass_keeps_nothing_and_moves_the_running_statist
     torch.testing.assert_close(found, by_modules(reference, images).detach())
     assert not found.requires_grad
     torch.testing.assert_close(network.bn.running_mean, reference.bn.running_mean)
+
+
+def test_narrow_convolutions_go_to_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of stride 1 from 3 to 32 channels; no kernel makes the gradient of the images, which nobody asks for."""
+    network = network_of(2)
+    reference = copy.deepcopy(network)
+    images, gradient = images_and_gradient(network)
+    called: list[str] = []
+
+    def convolve(x: Tensor, weight: Tensor) -> Tensor:
+        called.append("forward")
+        return F.conv2d(x, weight, padding=1)
+
+    def input_gradient(dy: Tensor, weight: Tensor) -> Tensor:
+        called.append("input")
+        shape = (len(dy), weight.shape[1], *dy.shape[2:])
+        return conv2d_input(shape, weight, dy, padding=1)
+
+    def weight_gradient(dy: Tensor, x: Tensor) -> Tensor:
+        called.append("weight")
+        return conv2d_weight(x, (dy.shape[1], x.shape[1], 3, 3), dy, padding=1)
+
+    monkeypatch.setattr(conv_kernels, "_on_gpu", lambda x: True)
+    for replacement in (convolve, input_gradient, weight_gradient):
+        monkeypatch.setattr(conv_kernels, replacement.__name__, replacement)
+    found = train_pass(network, images)
+    gradients = torch.autograd.grad(found, list(network.parameters()), gradient)
+    expected = by_modules(reference, images)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected, list(reference.parameters()), gradient))
+    assert [called.count(name) for name in ("forward", "input", "weight")] == [3, 2, 3]
 
 
 triton_missing = kernels.triton is None or not torch.cuda.is_available()
