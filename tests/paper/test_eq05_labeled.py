@@ -50,6 +50,11 @@ def test_by_hand(network: LFNetwork) -> None:
     assert loss.item() == pytest.approx(math.log(3) + math.log(2) + math.log(4) + 0)
 
 
+def test_abstain_terms_have_their_weight(network: LFNetwork) -> None:
+    loss = labeled_loss(network.abstain_logits(torch.zeros(1, 4, 4)), torch.tensor([0]), TAU, abstain_weight=0.25)
+    assert loss.item() == pytest.approx(math.log(3) + 0.25 * math.log(2) + math.log(4) + 0)
+
+
 def test_targets() -> None:
     assert abstain_targets(torch.tensor([0, 1]), TAU).tolist() == [[0, 3, 0, 3], [3, 1, 1, 3]]
 

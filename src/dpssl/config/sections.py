@@ -201,6 +201,7 @@ class LabelingConfig(Section):
     abstain_view: str = option(
         "strong", "view the abstain pseudo-label is learnt on; Eq. 6 prints weak", choices=("strong", "weak")
     )
+    abstain_weight: float = option(1.0, "weight of the abstain terms in Eq. 5 and 6; 1 in the paper", least=0)
     abstain_claim: float = option(
         0.0,
         "learn to abstain only from images whose class others claim with this mean probability; 0 = as in Eq. 6",

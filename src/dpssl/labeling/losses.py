@@ -37,14 +37,16 @@ def mcl_loss(lf_logits: Tensor, labels: Tensor, n_specialists: int) -> tuple[Ten
     return smallest.mean(1), torch.zeros_like(entropy, dtype=torch.bool).scatter(1, winners, True)
 
 
-def labeled_loss(lf_abstain_logits: Tensor, labels: Tensor, specialties: Tensor) -> Tensor:
+def labeled_loss(lf_abstain_logits: Tensor, labels: Tensor, specialties: Tensor, abstain_weight: float = 1.0) -> Tensor:
     """Eq. 5: every LF learns its own classes and to abstain from the others, summed over the K LFs.
 
-        L_l = sum_k 1(y in tau_k) H(y, p̄_k) + 1(y not in tau_k) H(0, p̄_k)
+        L_l = sum_k 1(y in tau_k) H(y, p̄_k) + w 1(y not in tau_k) H(0, p̄_k)
 
-    `lf_abstain_logits` (B, K, C + 1), `labels` (B,), `specialties` (K, C) -> (B,).
+    `lf_abstain_logits` (B, K, C + 1), `labels` (B,), `specialties` (K, C) -> (B,). Deviation: w = `abstain_weight` is 1
+    in the paper. Most LFs abstain from an image, so their terms outweigh the others by (1 - rho) / rho.
     """
-    return _cross_entropy(lf_abstain_logits, abstain_targets(labels, specialties)).sum(1)
+    targets = abstain_targets(labels, specialties)
+    return _weighted_sum(_cross_entropy(lf_abstain_logits, targets), targets == specialties.shape[1], abstain_weight)
 
 
 def abstain_targets(labels: Tensor, specialties: Tensor) -> Tensor:
@@ -61,6 +63,7 @@ def unlabeled_loss(
     confidence_threshold: float,
     abstain_view: str = "strong",
     may_abstain: Tensor | None = None,
+    abstain_weight: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Eq. 6: each LF learns from its own sure prediction on the weak view, summed over the K LFs.
 
@@ -68,7 +71,8 @@ def unlabeled_loss(
 
     `weak_probabilities` (B, K, C + 1) are the targets' p̄_k(weak), perhaps aligned with a prior; `weak_logits` and
     `strong_logits` those of p̄_k on both views.
-    `may_abstain` (B, K), where given, is where an abstain pseudo-label counts (see `claimed_elsewhere`).
+    `may_abstain` (B, K), where given, is where an abstain pseudo-label counts (see `claimed_elsewhere`); `abstain_weight`
+    is its weight (see `labeled_loss`).
     Deviation: Eq. 6 prints the abstain term on the weak view, where p >= eps makes it nearly zero. `abstain_view` is
     "strong" or, as printed, "weak".
     Returns the loss (B,), the pseudo-labels (B, K) and the mask of those that are trained on (B, K).
@@ -81,7 +85,7 @@ def unlabeled_loss(
     entropy = _cross_entropy(strong_logits, pseudo_labels)
     if abstain_view == "weak":
         entropy = torch.where(abstains, _cross_entropy(weak_logits, pseudo_labels), entropy)
-    return (entropy * sure).sum(1), pseudo_labels, sure
+    return _weighted_sum(entropy * sure, abstains, abstain_weight), pseudo_labels, sure
 
 
 def claimed_elsewhere(probabilities: Tensor, specialties: Tensor, least_claim: float) -> Tensor:
@@ -96,6 +100,11 @@ def claimed_elsewhere(probabilities: Tensor, specialties: Tensor, least_claim: f
     claims = (probabilities[..., :n_classes] * specialties).sum(1) / n_specialists  # (B, C)
     claimed = (claims >= least_claim).to(probabilities.dtype)
     return claimed @ (~specialties).to(claimed).t() > 0
+
+
+def _weighted_sum(entropy: Tensor, abstains: Tensor, abstain_weight: float) -> Tensor:
+    """Sum over the LFs of (B, K) terms, those that `abstains` (B, K) with their weight."""
+    return torch.where(abstains, abstain_weight * entropy, entropy).sum(1)
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -114,10 +123,12 @@ def consensus(probabilities: Tensor, specialties: Tensor) -> Tensor:
     return claims / claims.sum(-1, keepdim=True).clamp_min(1e-12)
 
 
-def consensus_loss(strong_logits: Tensor, labels: Tensor, sure: Tensor, specialties: Tensor) -> Tensor:
+def consensus_loss(
+    strong_logits: Tensor, labels: Tensor, sure: Tensor, specialties: Tensor, abstain_weight: float = 1.0
+) -> Tensor:
     """Eq. 5 on the strong view with pseudo-labels (B,) of the consensus where `sure` (B,): the loss (B,).
 
     Deviation: Eq. 6 lets each LF learn from its own prediction, abstention included, which then feeds itself. Here an
     LF learns to abstain from an image because the LFs together place it in a class outside tau_k.
     """
-    return labeled_loss(strong_logits, labels, specialties) * sure
+    return labeled_loss(strong_logits, labels, specialties, abstain_weight) * sure

@@ -60,7 +60,9 @@ class SemiSupervised(nn.Module):
     ) -> LossAndMetrics:
         """Masked logits of p̄_k, (B, K, C + 1), for labelled weak, unlabelled weak and unlabelled strong views."""
         settings = self.settings
-        supervised = labeled_loss(labeled_logits, labels, self.get_buffer("specialties")).mean()
+        supervised = labeled_loss(
+            labeled_logits, labels, self.get_buffer("specialties"), settings.abstain_weight
+        ).mean()
         learn = self._from_consensus if settings.pseudo_labels == "consensus" else self._from_own
         unsupervised, metrics = learn(torch.softmax(weak_logits.detach(), -1), weak_logits, strong_logits)
         loss = settings.labeled_weight * supervised + settings.unlabeled_weight * self._warmed_up() * unsupervised
@@ -81,6 +83,7 @@ class SemiSupervised(nn.Module):
             settings.confidence_threshold,
             settings.abstain_view,
             may_abstain,
+            settings.abstain_weight,
         )
         speaks = pseudo_labels < specialties.shape[1]  # (B, K)
         return loss.mean(), {
@@ -101,7 +104,7 @@ class SemiSupervised(nn.Module):
             sure = self.adaptive.trusts(joint)
         else:
             sure = confidence >= settings.confidence_threshold
-        loss = consensus_loss(strong_logits, pseudo_labels, sure, specialties).mean()
+        loss = consensus_loss(strong_logits, pseudo_labels, sure, specialties, settings.abstain_weight).mean()
         if settings.fairness_weight:
             strong = consensus(torch.softmax(strong_logits, -1), specialties)
             loss = loss + settings.fairness_weight * self.adaptive.fairness_loss(strong, sure)
