@@ -71,8 +71,8 @@ def unlabeled_loss(
 
     `weak_probabilities` (B, K, C + 1) are the targets' p̄_k(weak), perhaps aligned with a prior; `weak_logits` and
     `strong_logits` those of p̄_k on both views.
-    `may_abstain` (B, K), where given, is where an abstain pseudo-label counts (see `claimed_elsewhere`); `abstain_weight`
-    is its weight (see `labeled_loss`).
+    `may_abstain` (B, K), where given, is where an abstain pseudo-label counts (see `claimed_elsewhere`). Its weight is
+    `abstain_weight` (see `labeled_loss`).
     Deviation: Eq. 6 prints the abstain term on the weak view, where p >= eps makes it nearly zero. `abstain_view` is
     "strong" or, as printed, "weak".
     Returns the loss (B,), the pseudo-labels (B, K) and the mask of those that are trained on (B, K).
