@@ -19,6 +19,7 @@ from dpssl.data.feed import Feed, Source
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
+from dpssl.training.precision import batch_that_fits
 from dpssl.training.seeds import stream_seed
 from dpssl.training.stage import Stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
@@ -36,36 +37,37 @@ class Trained:
 def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Config, watch: Watch) -> Trained:
     """Train `config.baseline.method` on `labels` (n,), -1 for the unlabelled."""
     settings, device = config.labeling, bank.device
-    labels = labels.to(device)
-    labeled = LabeledImages.of(labels)
-    network, system = start(config, n_classes, bank, labeled)
-    optimizer = FlatSGD(
-        nn.ModuleDict({"network": network, "system": system}),
-        config.optim.momentum,
-        config.optim.weight_decay,
-        config.optim.ema_decay,
-    )
-    feed = start_feed(bank, labeled, unlabeled_pool(labels, settings.labeled_in_unlabeled), config)
-    draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
-    learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
+    with batch_that_fits("--batch-size", settings.batch_size):
+        labels = labels.to(device)
+        labeled = LabeledImages.of(labels)
+        network, system = start(config, n_classes, bank, labeled)
+        optimizer = FlatSGD(
+            nn.ModuleDict({"network": network, "system": system}),
+            config.optim.momentum,
+            config.optim.weight_decay,
+            config.optim.ema_decay,
+        )
+        feed = start_feed(bank, labeled, unlabeled_pool(labels, settings.labeled_in_unlabeled), config)
+        draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
+        learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
 
-    def compute() -> LossAndMetrics:
-        return system.loss(next_batch(feed, labels), learner)
+        def compute() -> LossAndMetrics:
+            return system.loss(next_batch(feed, labels), learner)
 
-    stage = Stage(
-        STAGE,
-        f"Training {config.baseline.method}",
-        settings.steps,
-        settings.window,
-        learning_rate=lambda step: cosine_learning_rate(
-            step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
-        ),
-        batch_flag="--batch-size",
-        batch_size=settings.batch_size,
-    )
-    train_stage(stage, compute, TrainState(optimizer, {"network": network, "system": system}, draws), watch, feed=feed)
-    optimizer.use_average()
-    return Trained(network.eval(), system.eval())
+        stage = Stage(
+            STAGE,
+            f"Training {config.baseline.method}",
+            settings.steps,
+            settings.window,
+            learning_rate=lambda step: cosine_learning_rate(
+                step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
+            ),
+        )
+        train_stage(
+            stage, compute, TrainState(optimizer, {"network": network, "system": system}, draws), watch, feed=feed
+        )
+        optimizer.use_average()
+        return Trained(network.eval(), system.eval())
 
 
 def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImages) -> tuple[Classifier, System]:

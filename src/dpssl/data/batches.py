@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpssl.errors import TrainingError
+
 SHARE_FOR_IMAGES = 0.5  # of the free memory: the rest is for activations
 MOMENTS_CHUNK = 4096  # images counted at a time, so that a set larger than the memory passes through it
 
@@ -70,7 +72,14 @@ class ImageBank:
 
 def _stored(images: np.ndarray, device: torch.device, streamed: bool) -> Tensor:
     if not streamed:
-        return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(device)
+        in_order = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+        try:
+            return in_order.to(device)
+        except torch.OutOfMemoryError as problem:
+            raise TrainingError(
+                f"{images.nbytes / 2**20:,.0f} MiB of images do not fit into the memory of the device: "
+                "stream them with --image-memory stream"
+            ) from problem
     with warnings.catch_warnings():  # a file mapped read-only cannot be written through the tensor: nobody tries
         warnings.filterwarnings("ignore", message=".*not writable", category=UserWarning)
         return torch.from_numpy(np.asarray(images)).permute(0, 3, 1, 2)

@@ -20,7 +20,7 @@ from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.nets.shared_batch_norm import share_batch_statistics
 from dpssl.training import distributed
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
-from dpssl.training.precision import autocast, compiles
+from dpssl.training.precision import autocast, batch_that_fits, compiles
 from dpssl.training.seeds import stream_seed
 from dpssl.training.stage import Stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
@@ -50,58 +50,57 @@ def train_end_model(
     """
     settings, device = config.end_model, bank.device
     n_classes = soft_labels.shape[1]
-    network = build_classifier(config, n_classes, bank.images.shape[1], backbone)
-    generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 3"))
-    if backbone is None:  # one that was passed in may be pretrained
-        start_backbone(network.backbone, config.backbone, bank.images.shape[1], generator)
-    initialize_head(network.head, generator)
-    if backbone_start is not None:
-        network.backbone.load_state_dict(backbone_start)
-    network.to(device).train()
-    share_batch_statistics(network, distributed.share(), distributed.add_up)
-    optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
-    draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of step 3"))
-    labels = given_labels.to(device)
-    pool = unlabeled_pool(given_labels, config.labeling.labeled_in_unlabeled)
-    targets = soft_labels.to(device, torch.float32)
-    n_soft = settings.end_batch_size * settings.end_unlabeled_ratio
-    usable = _usable_positions(covered, settings.end_uncovered, pool)
-    feed = Feed(
-        bank,
-        [
-            Source(LabeledImages.of(given_labels).positions, settings.end_batch_size, "evenly", "--end-batch-size"),
-            Source(usable, n_soft, "any", "--end-batch-size times --end-unlabeled-ratio"),
-        ],
-        stream_seed(config.run.seed, f"images of stage {STAGE}"),
-        distributed.share(),
-    )
-    augment = Augmenter(config.augment, draws, compiles(device, config.optim.compile), feed.share)
-    soft_view: Callable[[Tensor], Tensor] = augment.strong if settings.end_view == "strong" else augment.weak
+    with batch_that_fits("--end-batch-size", settings.end_batch_size):
+        network = build_classifier(config, n_classes, bank.images.shape[1], backbone)
+        generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 3"))
+        if backbone is None:  # one that was passed in may be pretrained
+            start_backbone(network.backbone, config.backbone, bank.images.shape[1], generator)
+        initialize_head(network.head, generator)
+        if backbone_start is not None:
+            network.backbone.load_state_dict(backbone_start)
+        network.to(device).train()
+        share_batch_statistics(network, distributed.share(), distributed.add_up)
+        optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
+        draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of step 3"))
+        labels = given_labels.to(device)
+        pool = unlabeled_pool(given_labels, config.labeling.labeled_in_unlabeled)
+        targets = soft_labels.to(device, torch.float32)
+        n_soft = settings.end_batch_size * settings.end_unlabeled_ratio
+        usable = _usable_positions(covered, settings.end_uncovered, pool)
+        feed = Feed(
+            bank,
+            [
+                Source(LabeledImages.of(given_labels).positions, settings.end_batch_size, "evenly", "--end-batch-size"),
+                Source(usable, n_soft, "any", "--end-batch-size times --end-unlabeled-ratio"),
+            ],
+            stream_seed(config.run.seed, f"images of stage {STAGE}"),
+            distributed.share(),
+        )
+        augment = Augmenter(config.augment, draws, compiles(device, config.optim.compile), feed.share)
+        soft_view: Callable[[Tensor], Tensor] = augment.strong if settings.end_view == "strong" else augment.weak
 
-    def compute() -> LossAndMetrics:
-        labeled, soft = feed.parts()
-        views = torch.cat([augment.weak(labeled.images), soft_view(soft.images)])
-        with autocast(device, config.optim.precision):
-            logits = network(bank.network_input(views))
-        labeled_logits, soft_logits = torch.split(logits, feed.sizes)
-        supervised = labeled_risk(labeled_logits, labels[labeled.positions]).mean()
-        noisy = noise_aware_risk(soft_logits, targets[soft.positions]).mean()
-        return supervised + noisy, {"labeled_loss": supervised, "soft_loss": noisy}
+        def compute() -> LossAndMetrics:
+            labeled, soft = feed.parts()
+            views = torch.cat([augment.weak(labeled.images), soft_view(soft.images)])
+            with autocast(device, config.optim.precision):
+                logits = network(bank.network_input(views))
+            labeled_logits, soft_logits = torch.split(logits, feed.sizes)
+            supervised = labeled_risk(labeled_logits, labels[labeled.positions]).mean()
+            noisy = noise_aware_risk(soft_logits, targets[soft.positions]).mean()
+            return supervised + noisy, {"labeled_loss": supervised, "soft_loss": noisy}
 
-    stage = Stage(
-        STAGE,
-        "Step 3 of 3, end model",
-        settings.end_steps,
-        config.labeling.window,
-        learning_rate=lambda step: cosine_learning_rate(
-            step, settings.end_steps, settings.end_learning_rate, config.optim.final_lr_fraction
-        ),
-        batch_flag="--end-batch-size",
-        batch_size=settings.end_batch_size,
-    )
-    train_stage(stage, compute, TrainState(optimizer, {"network": network}, draws), watch, feed=feed)
-    optimizer.use_average()
-    return network.eval()
+        stage = Stage(
+            STAGE,
+            "Step 3 of 3, end model",
+            settings.end_steps,
+            config.labeling.window,
+            learning_rate=lambda step: cosine_learning_rate(
+                step, settings.end_steps, settings.end_learning_rate, config.optim.final_lr_fraction
+            ),
+        )
+        train_stage(stage, compute, TrainState(optimizer, {"network": network}, draws), watch, feed=feed)
+        optimizer.use_average()
+        return network.eval()
 
 
 def _usable_positions(covered: Tensor, uncovered: str, pool: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.shared_batch_norm import share_batch_statistics
 from dpssl.training import distributed
 from dpssl.training.optim import FlatSGD, cosine_learning_rate
-from dpssl.training.precision import autocast, compiles
+from dpssl.training.precision import autocast, batch_that_fits, compiles
 from dpssl.training.seeds import stream_seed
 from dpssl.training.stage import Stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
@@ -88,23 +88,31 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
             f"--fairness-weight {settings.fairness_weight:g}: it compares all predictions of a batch with each other, "
             "which several processes cannot share; set it to 0, or start one process"
         )
-    network = start_network(config, n_classes, bank)
-    share_batch_statistics(network, distributed.share(), distributed.add_up)
-    device = bank.device
-    balance = alignment_prior(config.label_model.class_prior, given_labels.cpu().numpy(), n_classes)
-    optimizer = FlatSGD(
-        network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
-    )
-    generator = torch.Generator(bank.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
-    network.train()
-    setup = _Setup(
-        network, optimizer, generator, bank, given_labels.to(device), torch.from_numpy(balance).float(), config, watch
-    )
-    if settings.mcl and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
-        _run_multiple_choice(setup)
-    _run_semi_supervised(setup)
-    optimizer.use_average()
-    return network.eval()
+    with batch_that_fits("--batch-size", settings.batch_size):
+        network = start_network(config, n_classes, bank)
+        share_batch_statistics(network, distributed.share(), distributed.add_up)
+        device = bank.device
+        balance = alignment_prior(config.label_model.class_prior, given_labels.cpu().numpy(), n_classes)
+        optimizer = FlatSGD(
+            network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
+        )
+        generator = torch.Generator(bank.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
+        network.train()
+        setup = _Setup(
+            network,
+            optimizer,
+            generator,
+            bank,
+            given_labels.to(device),
+            torch.from_numpy(balance).float(),
+            config,
+            watch,
+        )
+        if settings.mcl and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
+            _run_multiple_choice(setup)
+        _run_semi_supervised(setup)
+        optimizer.use_average()
+        return network.eval()
 
 
 @dataclass(frozen=True)
@@ -155,8 +163,6 @@ def _run_multiple_choice(setup: _Setup) -> None:
         settings.mcl_max_steps,
         settings.mcl_window,
         learning_rate=lambda _: config.optim.learning_rate,
-        batch_flag="--batch-size",
-        batch_size=settings.batch_size,
     )
     train_stage(
         stage,
@@ -205,8 +211,6 @@ def _run_semi_supervised(setup: _Setup) -> None:
         learning_rate=lambda step: cosine_learning_rate(
             step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
         ),
-        batch_flag="--batch-size",
-        batch_size=settings.batch_size,
     )
     train_stage(stage, compute, state, setup.watch, feed=feed)
 

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 import torch
 
-from dpssl.errors import TrainingError
+from dpssl.errors import DPSSLError, TrainingError
+
+# How errors that are no torch.OutOfMemoryError say it: the driver's and Triton's, cuBLAS' and cuDNN's, the CPU's.
+OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "can't allocate memory")
 
 
 def pick_device(name: str) -> torch.device:
@@ -41,6 +44,20 @@ def batch_that_fits(flag: str, batch_size: int) -> Iterator[None]:
     """Turn running out of device memory into the advice that helps: which flag to lower, and to what."""
     try:
         yield
-    except torch.OutOfMemoryError as problem:
+    except RuntimeError as problem:
+        if isinstance(problem, DPSSLError) or not _ran_out_of_memory(problem):
+            raise
         advice = f"try {flag} {max(1, batch_size // 2)} (now {batch_size})"
         raise TrainingError(f"the device ran out of memory: {advice}, or a smaller network (--width)") from problem
+
+
+def _ran_out_of_memory(problem: BaseException | None) -> bool:
+    """Whether it is about memory, or was raised on the way out of an error that is.
+
+    A graph's capture that breaks off half-way ends with an error of its own, which hides the first.
+    """
+    while problem is not None:
+        if isinstance(problem, torch.OutOfMemoryError) or any(words in str(problem) for words in OUT_OF_MEMORY):
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from dpssl.data.feed import Feed
 from dpssl.training.loop import run_windows
-from dpssl.training.precision import batch_that_fits
 from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
 from dpssl.training.watch import Watch
 
@@ -20,8 +19,6 @@ class Stage:
     n_steps: int
     window: int  # steps between two log lines
     learning_rate: Callable[[int], float]  # of a step
-    batch_flag: str  # what to lower when memory runs out
-    batch_size: int
 
 
 def train_stage(
@@ -45,7 +42,7 @@ def train_stage(
         return is_over(done, losses)
 
     step = TrainStep(compute, state, feed.advance) if feed else TrainStep(compute, state)
-    with feed or nullcontext(), batch_that_fits(stage.batch_flag, stage.batch_size):
+    with feed or nullcontext():
         if state.optimizer.weights.is_cuda:
             step.capture()
         if feed:

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -30,9 +32,40 @@ def test_nothing_is_compiled_on_a_cpu() -> None:
     assert not compiles(torch.device("cuda"), wanted=False)
 
 
-def test_out_of_device_memory_names_the_flag_and_a_smaller_batch() -> None:
+def broken_capture() -> None:
+    """What torch.cuda.graph does when the step in it runs out of memory."""
+    try:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB")
+    finally:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+
+def raises(message: str) -> Callable[[], None]:
+    def fail() -> None:
+        raise RuntimeError(message)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        broken_capture,
+        raises("Triton Error [CUDA]: out of memory"),
+        raises("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        lambda: torch.empty(2**60),
+    ],
+)
+def test_out_of_device_memory_names_the_flag_and_a_smaller_batch(fail: Callable[[], None]) -> None:
     with (
         pytest.raises(TrainingError, match="--batch-size 32 \\(now 64\\)"),
         batch_that_fits("--batch-size", 64),
     ):
-        raise torch.OutOfMemoryError
+        fail()
+
+
+def test_errors_about_anything_else_are_left_alone() -> None:
+    with pytest.raises(RuntimeError, match="shapes differ"), batch_that_fits("--batch-size", 64):
+        raise RuntimeError("shapes differ")
+    with pytest.raises(TrainingError, match="--image-memory stream"), batch_that_fits("--batch-size", 64):
+        raise TrainingError("use --image-memory stream") from torch.OutOfMemoryError()
