@@ -208,7 +208,9 @@ class LabelingConfig(Section):
         least=0,
         most=1,
     )
-    alignment: bool = option(False, "align each LF's predictions with its own prior before thresholding")
+    alignment: bool = option(
+        False, "align predictions with their prior (an LF's own, or the classes') before thresholding"
+    )
     alignment_decay: float = option(
         0.97, "decay of the running mean prediction that is aligned; .999 is usual for a million steps", least=0, most=1
     )

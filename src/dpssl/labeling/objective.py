@@ -50,9 +50,10 @@ class SemiSupervised(nn.Module):
         super().__init__()
         self.settings = settings
         self.register_buffer("specialties", network.specialties.clone())
-        self.register_buffer("prior", outcome_prior(network.specialties, class_balance, network.abstains))
-        self.register_buffer("steps_seen", torch.zeros(()))
+        outcomes = outcome_prior(network.specialties, class_balance, network.abstains)  # (K, C + 1)
+        self.register_buffer("prior", class_balance if settings.pseudo_labels == "consensus" else outcomes)
         self.register_buffer("mean_prediction", self.get_buffer("prior").clone())
+        self.register_buffer("steps_seen", torch.zeros(()))
         self.adaptive = SelfAdaptive(network.n_classes, ADAPTIVE_DECAY)
 
     def loss(
@@ -95,9 +96,9 @@ class SemiSupervised(nn.Module):
     def _from_consensus(self, targets: Tensor, weak_logits: Tensor, strong_logits: Tensor) -> LossAndMetrics:
         """In place of Eq. 6: every LF learns from what all of them together are sure of."""
         settings, specialties = self.settings, self.get_buffer("specialties")
-        if settings.alignment:
-            targets = self._align(targets)
         joint = consensus(targets, specialties)  # (B, C)
+        if settings.alignment:
+            joint = self._align(joint)
         confidence, pseudo_labels = joint.max(-1)
         if settings.adaptive_threshold:
             self.adaptive.adapt(joint)
@@ -128,10 +129,13 @@ class SemiSupervised(nn.Module):
 
     @torch.no_grad()
     def _align(self, probabilities: Tensor) -> Tensor:
-        """Distribution alignment (ReMixMatch) of each LF to its own prior: p * prior / running mean, normalised."""
+        """Distribution alignment (ReMixMatch): p * prior / running mean, normalised.
+
+        The consensus is aligned to the class balance, an LF's own predictions to its own prior.
+        """
         self.mean_prediction.lerp_(average(probabilities.mean(0)), 1 - self.settings.alignment_decay)
         aligned = probabilities * self.get_buffer("prior") / self.mean_prediction.clamp_min(1e-6)
-        return aligned / aligned.sum(-1, keepdim=True)
+        return aligned / aligned.sum(-1, keepdim=True).clamp_min(1e-12)
 
 
 def outcome_prior(specialties: Tensor, class_balance: Tensor, abstains: bool) -> Tensor:

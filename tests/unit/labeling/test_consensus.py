@@ -82,6 +82,19 @@ def test_the_adaptive_threshold_lets_everything_pass_at_first_and_follows_the_co
     assert {"adaptive.threshold", "adaptive.mean_prediction"} <= set(objective.state_dict())
 
 
+def test_the_consensus_is_aligned_to_the_class_balance() -> None:
+    """Class 0 is claimed for every image: after a while it has no more than its half."""
+    weak = masked([[0.85, 0, 0.15], [0.85, 0, 0.15], [0, 0.15, 0.85]])
+    flat, label = torch.zeros(1, 3, 3), torch.tensor([0])
+    rates = []
+    for alignment in (False, True):
+        objective = make_objective(alignment=alignment, confidence_threshold=0.8)
+        for _ in range(300):
+            _, metrics = objective.loss(flat, label, weak, flat)
+        rates.append(metrics["pseudo_label_rate"].item())
+    assert rates == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
