@@ -6,11 +6,12 @@ checkpoints, the settings all of them were made with in config.toml, which carri
 
 import hashlib
 import json
+import math
 import os
 import platform
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,17 +32,20 @@ from dpssl.label_model import VARIANTS
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.train import build_network
 from dpssl.nets.backbones import check_backbone
+from dpssl.plan import AIM, minutes_for_step
 from dpssl.run_folder import LOCK, RunFolder
 from dpssl.step_files import damaged_table
-from dpssl.training.distributed import anyone, is_writer, on_writer, writer_first
+from dpssl.training.distributed import anyone, is_writer, on_writer, share, writer_first
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import StopRequested, Watch
 
 CONFIG, IMAGES, SPLIT, PROGRESS = "config.toml", "images.json", "split.json", "progress.json"
 DAMAGED = "damaged.csv"
-# These may change from command to command. The first four never change a result; another device or number of threads
-# rounds differently, and a checkpoint continues on its own kind of device only (see dpssl.training.watch).
-FREE_TO_CHANGE = ("max_minutes", "checkpoint_minutes", "image_memory", "report", "device", "threads")
+# These may change from command to command. The first three never change a result, nor do minutes unless a run that was
+# planned for them falls behind; another device or number of threads rounds differently, and a checkpoint continues on
+# its own kind of device only (see dpssl.training.watch).
+FREE_TO_CHANGE = ("checkpoint_minutes", "image_memory", "report", "max_minutes", "plan", "device", "threads")
+Adapt = Callable[[Config, Dataset, Split], Config]  # the settings, when the data are known
 
 
 @dataclass
@@ -58,6 +62,7 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     watch: Watch | None = None  # of the step that trains now
     stop_requested: bool = False
+    is_new: bool = False  # started by this command; one that is resumed keeps to the steps it had
 
     @property
     def device(self) -> torch.device:
@@ -87,10 +92,14 @@ class Run:
             raise StopRequested(name)
         limits = self.config.run
         spent = (time.monotonic() - self.started) / 60
+        due = math.inf
+        if self.is_new and limits.plan and limits.max_minutes and share().size == 1:  # several must agree on steps
+            due = minutes_for_step(self.config, len(self.dataset.images), name, AIM * limits.max_minutes - spent)
         self.watch = Watch(
             self.folder.folder if self.writes else None,
             settings_that_matter(self.config),
             max_minutes=max(1e-6, limits.max_minutes - spent) if limits.max_minutes else 0.0,
+            due_minutes=due,
             checkpoint_minutes=limits.checkpoint_minutes,
             progress=self.progress,
         )
@@ -108,24 +117,49 @@ class Run:
             self.watch.stop_requested = True
 
 
-def start_run(config: Config, out: str | None = None, *, progress: bool = True) -> Run:
-    """Read the data, split it, and write both decisions into a new folder. Bad input fails before it is made."""
+def start_run(
+    config: Config,
+    out: str | None = None,
+    *,
+    adapt: Adapt | None = None,
+    started: float | None = None,
+    progress: bool = True,
+) -> Run:
+    """Read the data, split it, and write both decisions into a new folder. Bad input fails before it is made.
+
+    `adapt` may change the settings when it has seen the data; minutes count from `started` (time.monotonic()).
+    """
+    started = time.monotonic() if started is None else started
     config = _with_all_method_settings(_with_absolute_paths(config))
-    check(config)
-    check_backbone(config.backbone)
-    _use_threads(config)
+    everything, dataset, split = _read(config, progress)
+    if adapt is not None:
+        adapted = adapt(config, dataset, split)
+        if adapted.data != config.data:  # image files at another size
+            everything, dataset, split = _read(adapted, progress)
+        config = adapted
+        check(config)
+        _use_threads(config)
     environment = _environment(config)
-    everything = writer_first(lambda: _load(config, config.data.data, progress and is_writer()))
-    dataset, split = split_as_asked(everything, config.data, config.run.seed)
-    check_on_data(config, dataset, split)
     folder = RunFolder(Path(on_writer(lambda: str(RunFolder.create(out).folder))))
     if not is_writer():
-        return Run(folder, config, dataset, split, environment, progress=False)
-    run = Run(folder, config, dataset, split, environment, _lock(folder), progress)
+        return Run(folder, config, dataset, split, environment, progress=False, started=started, is_new=True)
+    run = Run(folder, config, dataset, split, environment, _lock(folder), progress, started, is_new=True)
     _write_config(run)  # first: a folder with a config can be resumed, everything else follows from it
     _note_images(folder, everything, describe_images(config.data.data, everything))
     folder.write_json(SPLIT, split_to_json(dataset, split))
     return run
+
+
+def _read(config: Config, progress: bool) -> tuple[Dataset, Dataset, Split]:
+    """All the data, those for training and testing, and which are labelled; the settings are checked against them."""
+    check(config)
+    check_backbone(config.backbone)
+    _use_threads(config)
+    pick_device(config.run.device)  # an error where there is no such device
+    everything = writer_first(lambda: _load(config, config.data.data, progress and is_writer()))
+    dataset, split = split_as_asked(everything, config.data, config.run.seed)
+    check_on_data(config, dataset, split)
+    return everything, dataset, split
 
 
 def _with_absolute_paths(config: Config) -> Config:

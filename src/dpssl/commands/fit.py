@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from dpssl.commands.adapt import adapted
 from dpssl.commands.command import Command
 from dpssl.commands.flags import add_new_run_flags, new_config
 from dpssl.commands.session import finish, say_start
@@ -16,7 +17,7 @@ def run_fit(chosen: dict[str, Any]) -> int:
     from dpssl.pipeline import run_all
     from dpssl.runs import start_run
 
-    run = start_run(config, chosen["out"])
+    run = start_run(config, chosen["out"], adapt=adapted(chosen))
     say_start(run)
     return finish(run, run_all)
 

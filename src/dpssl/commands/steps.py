@@ -2,9 +2,11 @@
 
 import argparse
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
+from dpssl.commands.adapt import adapted
 from dpssl.commands.command import Command
 from dpssl.commands.flags import add_new_run_flags, add_settings, new_config
 from dpssl.commands.session import STEP_SECTIONS, finish, open_for, say_start
@@ -15,10 +17,13 @@ REDO_HELP = "replace this step's result in the run, and remove what was made fro
 
 
 def run_run(chosen: dict[str, Any]) -> int:
+    started = time.monotonic()  # importing torch takes seconds of --max-minutes
     from dpssl.pipeline import run_all
     from dpssl.runs import start_run
 
-    run = start_run(new_config(chosen), chosen["out"])
+    run = start_run(
+        new_config(chosen), chosen["out"], adapt=adapted(chosen, plans=True, started=started), started=started
+    )
     say_start(run)
     return finish(run, run_all)
 
@@ -30,7 +35,7 @@ def run_lfs(chosen: dict[str, Any]) -> int:
     config = new_config(chosen)
     if config.baseline.method != DP_SSL:
         raise InputError(f"--method {config.baseline.method}: has no labeling functions; `dpssl fit` trains it")
-    run = start_run(config, chosen["out"])
+    run = start_run(config, chosen["out"], adapt=adapted(chosen))
     say_start(run)
     return finish(run, train_labeling_functions)
 

@@ -3,6 +3,7 @@
 from dpssl.config.files import (
     SMALL_SIDE,
     Option,
+    config_file_values,
     convert,
     default_preset,
     from_toml,
@@ -10,6 +11,7 @@ from dpssl.config.files import (
     load_preset,
     options,
     preset_names,
+    preset_values,
     to_toml,
     with_values,
 )
@@ -55,6 +57,7 @@ __all__ = [
     "Option",
     "RunConfig",
     "Section",
+    "config_file_values",
     "convert",
     "default_preset",
     "flag",
@@ -64,6 +67,7 @@ __all__ = [
     "option",
     "options",
     "preset_names",
+    "preset_values",
     "to_toml",
     "with_values",
 ]

@@ -82,6 +82,15 @@ def to_toml(config: Config) -> str:
 
 def from_toml(text: str, base: Config | None = None, source: str = "config") -> Config:
     """`base` (default: the defaults) with what the TOML text names; keys may stand in their section or at the top."""
+    values = named_values(text, source)
+    try:
+        return with_values(base or Config(), values)
+    except InputError as problem:
+        raise InputError(f"{source}: {problem}") from None
+
+
+def named_values(text: str, source: str = "config") -> dict[str, Any]:
+    """The settings that a TOML text names, as they stand there."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
@@ -96,10 +105,7 @@ def from_toml(text: str, base: Config | None = None, source: str = "config") -> 
                 raise InputError(f"{source}: unknown section [{key}]; the sections are {', '.join(sorted(sections))}")
         else:
             values[key] = value
-    try:
-        return with_values(base or Config(), values)
-    except InputError as problem:
-        raise InputError(f"{source}: {problem}") from None
+    return values
 
 
 def preset_names() -> list[str]:
@@ -109,10 +115,18 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str, base: Config | None = None) -> Config:
+    return from_toml(_preset_text(name), base, f"preset {name}")
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """The settings that a preset names."""
+    return named_values(_preset_text(name), f"preset {name}")
+
+
+def _preset_text(name: str) -> str:
     if name not in preset_names():
         raise InputError(f"--preset {name!r} is unknown; choose one of {', '.join(preset_names())}")
-    text = (resources.files("dpssl") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
-    return from_toml(text, base, f"preset {name}")
+    return (resources.files("dpssl") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def default_preset(data: str, image_side: int | None = None) -> str | None:
@@ -123,11 +137,19 @@ def default_preset(data: str, image_side: int | None = None) -> str | None:
 
 
 def load_config_file(path: str | Path, base: Config | None = None) -> Config:
+    return from_toml(_config_text(path), base, str(path))
+
+
+def config_file_values(path: str | Path) -> dict[str, Any]:
+    """The settings that a `--config` file names."""
+    return named_values(_config_text(path), str(path))
+
+
+def _config_text(path: str | Path) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"--config {path}: cannot be read ({problem})") from None
-    return from_toml(text, base, str(path))
 
 
 def convert(value: Any, wanted: Any) -> Any:

@@ -86,7 +86,10 @@ def flag(name: str) -> str:
 class RunConfig(Section):
     seed: int = option(1, "seed of the split, the weights and every draw", least=0, most=2**31)
     device: str = option("auto", "cpu, cuda, or auto: cuda where there is one", choices=("auto", "cpu", "cuda"))
-    max_minutes: float = option(0.0, "stop cleanly after this many minutes, for `dpssl resume`; 0 = never", least=0)
+    max_minutes: float = option(
+        0.0, "have a run done in this many minutes, or stopped cleanly, for `dpssl resume`; 0 = no limit", least=0
+    )
+    plan: bool = option(True, "with --max-minutes: choose network and steps that fit, where not given; off = only stop")
     checkpoint_minutes: float = option(2.0, "write a checkpoint at least this often", least=0)
     image_memory: str = option(
         "auto",

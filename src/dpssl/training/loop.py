@@ -15,18 +15,18 @@ def run_windows(
     step: TrainStep,
     *,
     first_step: int,
-    n_steps: int,
+    n_steps: Callable[[], int],
     window: int,
     learning_rate: Callable[[int], float],
     after_window: Callable[[int, dict[str, float]], bool],
 ) -> int:
-    """Train from `first_step` up to `n_steps`; `after_window(steps done, mean metrics)` returns True to stop early.
+    """Train from `first_step` up to `n_steps()`; `after_window(steps done, mean metrics)` returns True to stop early.
 
-    Returns the number of steps done.
+    `after_window` may change what `n_steps` answers. Returns the number of steps done.
     """
     done = first_step
-    while done < n_steps:
-        stop = min(done + window, n_steps)
+    while done < n_steps():
+        stop = min(done + window, n_steps())
         for index in range(done, stop):
             step.run(learning_rate(index))
         done = stop

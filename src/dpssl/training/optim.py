@@ -81,7 +81,7 @@ class FlatSGD:
         return {"weights": self.weights, "momentum": self.momentum_buffer, "average": self.average}
 
 
-def cosine_learning_rate(step: int, n_steps: int, start: float, final_fraction: float = 0.0) -> float:
+def cosine_learning_rate(step: float, n_steps: int, start: float, final_fraction: float = 0.0) -> float:
     """lr(step) = start * cos(a * step / n_steps), with the angle a chosen so that lr(n_steps) = final_fraction * start.
 
     FixMatch's cos(7 pi / 16 * step / n_steps) is final_fraction = cos(7 pi / 16) = .195; 0 decays to zero.

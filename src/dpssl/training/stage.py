@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dpssl.data.feed import Feed
 from dpssl.training.loop import run_windows
+from dpssl.training.schedule import Pace, Schedule
 from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
 from dpssl.training.watch import Watch
 
@@ -18,7 +19,8 @@ class Stage:
     title: str  # on the progress bar
     n_steps: int
     window: int  # steps between two log lines
-    learning_rate: Callable[[int], float]  # of a step
+    learning_rate: Callable[[float], float]  # of a step, or of a place between two
+    fits_time: bool = False  # fewer or more steps where the run has a time budget: dpssl.training.schedule
 
 
 def train_stage(
@@ -35,10 +37,15 @@ def train_stage(
     """
     first, notes = watch.begin(stage.name, stage.title, stage.n_steps, state)
     losses: list[float] = list(notes.get("losses", []))
+    schedule = Schedule(stage.n_steps, stage.window, notes.get("changes", []))
+    pace = Pace()
 
     def after_window(done: int, metrics: dict[str, float]) -> bool:
         losses.append(metrics["loss"])
-        watch.after_window(stage.name, done, metrics, state, {"losses": losses})
+        before, seconds = schedule.n_steps, pace.seconds_per_step(done)
+        if seconds and stage.fits_time and watch.is_timed and schedule.fit(done, seconds, watch.seconds_left()):
+            watch.note_steps(before, schedule.n_steps)
+        watch.after_window(stage.name, done, metrics, state, {"losses": losses, "changes": schedule.changes})
         return is_over(done, losses)
 
     step = TrainStep(compute, state, feed.advance) if feed else TrainStep(compute, state)
@@ -50,9 +57,10 @@ def train_stage(
         run_windows(
             step,
             first_step=first,
-            n_steps=first if is_over(first, losses) else stage.n_steps,  # it may have been stopped just as it ended
+            # It may have been stopped just as it ended.
+            n_steps=(lambda: first) if is_over(first, losses) else (lambda: schedule.n_steps),
             window=stage.window,
-            learning_rate=stage.learning_rate,
+            learning_rate=lambda step: stage.learning_rate(schedule.position(step)),
             after_window=after_window,
         )
     watch.end()

@@ -1,5 +1,6 @@
 """What happens between two windows of training: log, progress, checkpoint, time limit, a request to stop."""
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ class Watch:
         settings: Mapping[str, Any] | None = None,
         *,
         max_minutes: float = 0.0,
+        due_minutes: float = math.inf,
         checkpoint_minutes: float = 2.0,
         minutes_before: float = 0.0,
         progress: bool = True,
@@ -36,6 +38,7 @@ class Watch:
         self.folder, self.settings = folder, dict(settings or {})
         self.max_minutes, self.checkpoint_minutes, self.progress = max_minutes, checkpoint_minutes, progress
         self.log = RunLog(folder / "metrics.jsonl" if folder else None)
+        self.due_minutes = due_minutes  # from now: stages with `fits_time` end by then
         self.stop_requested = False
         self._started = time.monotonic()
         self._before = minutes_before
@@ -48,6 +51,14 @@ class Watch:
 
     def minutes_now(self) -> float:
         return (time.monotonic() - self._started) / 60
+
+    @property
+    def is_timed(self) -> bool:
+        return math.isfinite(self.due_minutes)
+
+    def seconds_left(self) -> float:
+        """Until the step is due."""
+        return 60 * (self.due_minutes - self.minutes_now())
 
     def has_checkpoint(self, stage: str) -> bool:
         return self.folder is not None and self._store(stage).latest() is not None
@@ -99,6 +110,12 @@ class Watch:
         """A line where the progress bars are."""
         if self.progress:
             print(line, file=sys.stderr, flush=True)
+
+    def note_steps(self, before: int, now: int) -> None:
+        """The stage has fewer or more steps in all than before."""
+        if self._bar is not None:
+            why = "behind" if now < before else "ahead of"
+            self._bar.change_total(now, f"{why} the plan: {now:,} steps in place of {before:,}")
 
     def end(self) -> None:
         """Close the progress bar of the stage."""

@@ -104,7 +104,7 @@ def test_windows_end_at_multiples_and_at_the_end(make_step: MakeStep) -> None:
         return False
 
     done = run_windows(
-        make_step(), first_step=4, n_steps=11, window=4, learning_rate=learning_rate, after_window=after_window
+        make_step(), first_step=4, n_steps=lambda: 11, window=4, learning_rate=learning_rate, after_window=after_window
     )
     assert done == 11
     assert seen == [8, 11]
@@ -115,7 +115,7 @@ def test_a_stage_can_stop_early(make_step: MakeStep) -> None:
     done = run_windows(
         make_step(),
         first_step=0,
-        n_steps=100,
+        n_steps=lambda: 100,
         window=3,
         learning_rate=lambda _: 0.01,
         after_window=lambda done, _: done >= 6,
@@ -130,7 +130,7 @@ def test_a_loss_that_is_no_number_stops_before_anything_is_saved(make_step: Make
         run_windows(
             make_step(loss=value),
             first_step=0,
-            n_steps=10,
+            n_steps=lambda: 10,
             window=2,
             learning_rate=lambda _: 0.5,
             after_window=lambda done, _: bool(windows.append(done)),

@@ -1,0 +1,149 @@
+"""What to train in the minutes there are: a ladder of settings, and the highest rung that the time pays for.
+
+Comes in: the configuration as asked, the number of images, the seconds left, and a function that measures how long an
+image of a training step takes under some settings on this machine. Goes out: a `Plan`, the settings chosen. Nothing
+here trains or knows a device; dpssl.calibrate measures.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpssl.config import Config, with_values
+
+AIM = 0.9  # share of the minutes that is planned with; the rest is for the label model, the report and a slow moment
+END_SHARE = 0.4  # steps of step 3 for one of step 1, as in preset digits
+MCL_SHARE = 0.2  # most steps of the first phase for one of the second
+PASSES = 4  # over all images when training is done: votes, probabilities, embeddings, the test images
+BACKWARD = 3  # a training step costs about three forward passes
+ENOUGH_STEPS = 5000  # below this, labels are what a short time allows: say so. Half of what FixMatch needs on CIFAR-10
+EMA_STEPS = 5  # the averaged weights look back over one part in this many of all steps
+CLIMB = 2.0  # the next rung costs at least this many times as much
+
+
+@dataclass(frozen=True)
+class Rung:
+    """Settings by name that go together, and the steps below which a cheaper rung labels better."""
+
+    values: Mapping[str, Any]
+    needs_steps: int
+    largest_side: int = 0  # image files are brought down to this side; 0 = left as they are
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings chosen, by name, and what they are expected to take."""
+
+    config: Config
+    seconds: float  # of all training, by the measurement
+    affordable_steps: int  # of step 1, were there no cap on them
+
+    @property
+    def leaves_time(self) -> bool:
+        """Whether all that was asked for takes less than half of the minutes: they decide on nothing."""
+        return self.affordable_steps > 2 * self.config.labeling.steps
+
+    @property
+    def has_few_steps(self) -> bool:
+        return self.config.labeling.steps < ENOUGH_STEPS
+
+
+SHORT_RUN = {  # as in the presets for photographs
+    "bn_momentum": 0.01,
+    "end_start": "lfs",
+    # After 1,000 steps on 3,000 pictures of Fashion-MNIST: 68.8 % against 64.1 of own pseudo-labels (one label seed).
+    "pseudo_labels": "consensus",
+    "adaptive_threshold": True,
+}
+SMALL_RUN = SHORT_RUN | {
+    "batch_size": 16,
+    "unlabeled_ratio": 6,
+    "end_batch_size": 16,
+    "end_unlabeled_ratio": 6,
+    "window": 10,
+    "n_lfs": 20,
+    "learning_rate": 0.06,
+    "end_learning_rate": 0.06,
+}
+CPU_RUNGS = (
+    Rung(SMALL_RUN | {"depth": 10, "width": 1, "strides": (2, 2, 1)}, 0, 32),
+    Rung(SMALL_RUN | {"depth": 10, "width": 2, "strides": (2, 2, 1)}, 3000, 32),
+    Rung(SMALL_RUN | {"depth": 16, "width": 2, "strides": (1, 2, 2)}, 5000, 32),
+    Rung(SHORT_RUN, 10000),
+)
+GPU_RUNGS = (Rung(SHORT_RUN, 0),)
+TOGETHER = (  # who gives one of these has decided on all: not every combination is allowed
+    {"depth", "width", "strides"},
+    {"pseudo_labels", "adaptive_threshold", "fairness_weight"},
+    {"n_lfs", "specialist_ratio"},
+)
+
+
+def make_plan(
+    asked: Config,
+    given: Collection[str],
+    n_images: int,
+    side: int,
+    seconds: float,
+    rungs: tuple[Rung, ...],
+    seconds_per_image: Callable[[Config, int], float],
+) -> Plan:
+    """Climb the ladder as long as the time pays for it. `given` names the settings that are not to be chosen.
+
+    `seconds_per_image(config, side)` measures one image of a training step.
+    """
+    best: Plan | None = None
+    for rung in rungs:
+        if best is not None and best.affordable_steps < CLIMB * rung.needs_steps:
+            break
+        small = {"image_size": rung.largest_side} if 0 < rung.largest_side < side else {}
+        config = with_values(asked, _free({**rung.values, **small}, given))
+        cost = seconds_per_image(config, config.data.image_size or side)
+        plan = _longest(config, given, n_images, AIM * seconds, cost)
+        if best is not None and plan.affordable_steps < rung.needs_steps:
+            break
+        best = plan
+    assert best is not None  # the first rung is taken in any case
+    return best
+
+
+def images_of(config: Config, n_images: int) -> tuple[float, float]:
+    """Work of step 1 and of step 3 in images of a training step, with the passes over all images that end each."""
+    lfs, end = config.labeling, config.end_model
+    passes = n_images * PASSES / BACKWARD / 2
+    first = lfs.batch_size * (lfs.steps * (1 + 2 * lfs.unlabeled_ratio) + (lfs.mcl_max_steps if lfs.mcl else 0))
+    return first + passes, end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes
+
+
+def minutes_for_step(config: Config, n_images: int, step: str, minutes: float) -> float:
+    """How many of the `minutes` left for the run a step that starts now may take: "lfs" leaves "train" its part."""
+    first, third = images_of(config, n_images)
+    return minutes * (first / (first + third) if step == "lfs" else 1.0)
+
+
+def _longest(config: Config, given: Collection[str], n_images: int, seconds: float, cost: float) -> Plan:
+    """The longest schedule that `seconds` pay for, and no longer than the one without a limit."""
+    window = config.labeling.window
+    low, high = 1, max(2, int(seconds / cost / window) + 1)  # windows of step 1; an image a step is the least
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = sum(images_of(_scheduled(config, given, middle * window), n_images)) * cost <= seconds
+        low, high = (middle, high) if fits else (low, middle)
+    scheduled = _scheduled(config, given, min(low * window, config.labeling.steps))
+    return Plan(scheduled, sum(images_of(scheduled, n_images)) * cost, low * window)
+
+
+def _scheduled(config: Config, given: Collection[str], steps: int) -> Config:
+    """All that depends on the number of steps."""
+    values = {
+        "steps": steps,
+        "end_steps": max(1, min(config.end_model.end_steps, int(END_SHARE * steps))),
+        "mcl_max_steps": max(1, min(config.labeling.mcl_max_steps, int(MCL_SHARE * steps))),
+        "ema_decay": min(config.optim.ema_decay, 1 - EMA_STEPS / max(steps, 10 * EMA_STEPS)),
+    }
+    return with_values(config, _free(values, given))
+
+
+def _free(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    decided = set(given).union(*(group for group in TOGETHER if group.intersection(given)))
+    return {name: value for name, value in values.items() if name not in decided}
