@@ -31,14 +31,11 @@ class ProgressBar:
             parts = [f"{self.title}: {done}/{self.total}", text, f"{_as_time(left)} left"]
             print("  ".join(filter(None, parts)), file=sys.stderr, flush=True)
 
-    def change_total(self, total: int, why: str) -> None:
-        """Go on to another end, with a line that says why."""
+    def change_total(self, total: int) -> None:
+        """Go on to another end."""
         self.total = total
         if self._bar is not None:
             self._bar.total = total
-            self._bar.write(why, file=sys.stderr)
-        elif self.shown:
-            print(why, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._bar is not None:

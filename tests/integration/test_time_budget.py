@@ -129,6 +129,6 @@ def test_a_run_that_falls_behind_is_shortened_and_done(
     said = capsys.readouterr().err
     planned = settings(tmp_path / "run")["steps"]
     assert planned > 50
-    assert f"behind the plan: 6 steps in place of {planned}" in said
+    assert f"6 steps in place of {planned}: the machine was slower than planned" in said
     assert "Step 1 of 3, labeling functions: 6/6" in said
     assert (tmp_path / "run" / "summary.json").exists()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 LATE, EARLY = 1.1, 0.8  # of the time left: what is between needs no change
 CAUTION = 0.95  # share of the time left that is filled
-N_WINDOWS = 10  # the latest, whose pace counts
+N_WINDOWS = 30  # the latest, whose pace counts
 
 
 class Schedule:

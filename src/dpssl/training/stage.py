@@ -39,12 +39,13 @@ def train_stage(
     losses: list[float] = list(notes.get("losses", []))
     schedule = Schedule(stage.n_steps, stage.window, notes.get("changes", []))
     pace = Pace()
+    watch.change_steps(schedule.n_steps)  # those of a resumed stage may have changed
 
     def after_window(done: int, metrics: dict[str, float]) -> bool:
         losses.append(metrics["loss"])
-        before, seconds = schedule.n_steps, pace.seconds_per_step(done)
+        seconds = pace.seconds_per_step(done)
         if seconds and stage.fits_time and watch.is_timed and schedule.fit(done, seconds, watch.seconds_left()):
-            watch.note_steps(before, schedule.n_steps)
+            watch.change_steps(schedule.n_steps)
         watch.after_window(stage.name, done, metrics, state, {"losses": losses, "changes": schedule.changes})
         return is_over(done, losses)
 
@@ -64,3 +65,6 @@ def train_stage(
             after_window=after_window,
         )
     watch.end()
+    if schedule.changes:
+        pace_met = "slower" if schedule.n_steps < stage.n_steps else "faster"
+        watch.say(f"{schedule.n_steps:,} steps in place of {stage.n_steps:,}: the machine was {pace_met} than planned")

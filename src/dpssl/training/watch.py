@@ -111,11 +111,10 @@ class Watch:
         if self.progress:
             print(line, file=sys.stderr, flush=True)
 
-    def note_steps(self, before: int, now: int) -> None:
-        """The stage has fewer or more steps in all than before."""
+    def change_steps(self, total: int) -> None:
+        """The stage that runs has fewer or more steps in all than it began with."""
         if self._bar is not None:
-            why = "behind" if now < before else "ahead of"
-            self._bar.change_total(now, f"{why} the plan: {now:,} steps in place of {before:,}")
+            self._bar.change_total(total)
 
     def end(self) -> None:
         """Close the progress bar of the stage."""

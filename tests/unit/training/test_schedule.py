@@ -55,10 +55,10 @@ def test_the_last_window_is_never_cut() -> None:
 
 
 def test_a_pace_needs_two_windows_and_forgets_old_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([10.0, 14.0, 30.0, *(30.0 + 4 * n for n in range(1, 11))])
+    times = iter([10.0, 14.0, 30.0, *(30.0 + 4 * n for n in range(1, 31))])
     monkeypatch.setattr("time.monotonic", lambda: next(times))
     pace = Pace()
-    paces = [pace.seconds_per_step(4 * n) for n in range(1, 14)]
+    paces = [pace.seconds_per_step(4 * n) for n in range(1, 34)]
     assert paces[:3] == [None, 1.0, 2.5]
     assert paces[-1] == 1.0
 
