@@ -84,6 +84,26 @@ class RunFolder:
     def has(self, name: str) -> bool:
         return self.path(name).is_file()
 
+    def lock(self) -> IO[str] | None:
+        """Take the folder for this process, until the file is closed or the process dies. Windows has no such lock."""
+        try:
+            import fcntl
+        except ModuleNotFoundError:
+            return None
+        try:
+            file = self.path(LOCK).open("a+", encoding="utf-8")
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            print(os.getpid(), file=file, flush=True)
+            return file
+        except BlockingIOError:
+            pid = self.read_text(LOCK).strip()
+            raise RunFolderError(
+                f"another dpssl (pid {pid}) is writing to {self.folder}; wait for it or stop it"
+            ) from None
+        except OSError as error:
+            raise RunFolderError(f"{self.path(LOCK)}: cannot be locked ({error}); check the permissions") from error
+
     # Text and JSON
 
     def write_text(self, name: str, text: str) -> None:

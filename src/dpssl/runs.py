@@ -7,7 +7,6 @@ checkpoints, the settings all of them were made with in config.toml, which carri
 import hashlib
 import json
 import math
-import os
 import platform
 import time
 import tomllib
@@ -22,7 +21,16 @@ import torch
 from dpssl import __version__
 from dpssl.baselines.registry import SYSTEMS, as_given, method_settings
 from dpssl.class_prior import check_class_prior, class_prior
-from dpssl.config import DP_SSL, FROM_CACHE, Config, from_toml, options, to_toml, with_values
+from dpssl.config import (
+    DP_SSL,
+    FREE_TO_CHANGE,
+    FROM_CACHE,
+    Config,
+    from_toml,
+    settings_that_matter,
+    to_toml,
+    with_values,
+)
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
 from dpssl.data.readers import load_dataset
 from dpssl.data.split import Split, every_known_label, split_as_asked, split_from_json, split_to_json
@@ -33,7 +41,7 @@ from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.train import build_network
 from dpssl.nets.backbones import check_backbone
 from dpssl.plan import AIM, minutes_for_step
-from dpssl.run_folder import LOCK, RunFolder
+from dpssl.run_folder import RunFolder
 from dpssl.step_files import damaged_table
 from dpssl.training.distributed import anyone, is_writer, on_writer, share, writer_first
 from dpssl.training.precision import pick_device
@@ -41,10 +49,6 @@ from dpssl.training.watch import StopRequested, Watch
 
 CONFIG, IMAGES, SPLIT, PROGRESS = "config.toml", "images.json", "split.json", "progress.json"
 DAMAGED = "damaged.csv"
-# These may change from command to command. The first three never change a result, nor do minutes unless a run that was
-# planned for them falls behind; another device or number of threads rounds differently, and a checkpoint continues on
-# its own kind of device only (see dpssl.training.watch).
-FREE_TO_CHANGE = ("checkpoint_minutes", "image_memory", "report", "max_minutes", "plan", "device", "threads")
 Adapt = Callable[[Config, Dataset, Split], Config]  # the settings, when the data are known
 
 
@@ -143,7 +147,7 @@ def start_run(
     folder = RunFolder(Path(on_writer(lambda: str(RunFolder.create(out).folder))))
     if not is_writer():
         return Run(folder, config, dataset, split, environment, progress=False, started=started, is_new=True)
-    run = Run(folder, config, dataset, split, environment, _lock(folder), progress, started, is_new=True)
+    run = Run(folder, config, dataset, split, environment, folder.lock(), progress, started, is_new=True)
     _write_config(run)  # first: a folder with a config can be resumed, everything else follows from it
     _note_images(folder, everything, describe_images(config.data.data, everything))
     folder.write_json(SPLIT, split_to_json(dataset, split))
@@ -230,7 +234,7 @@ def _open(path: str | Path, writes: bool, progress: bool) -> Run:
         raise RunFolderError(
             f"{path}: holds no {CONFIG}, so there is nothing to resume; start a run with another --out"
         )
-    lock = _lock(folder) if writes else None
+    lock = folder.lock() if writes else None
     text = folder.read_text(CONFIG)
     config = from_toml(text, source=str(folder.path(CONFIG)))
     environment = _require_unedited(folder, tomllib.loads(text))
@@ -257,27 +261,6 @@ def _same_images(folder: RunFolder, config: Config, progress: bool) -> Dataset:
     else:
         require_same_images(recorded, found, folder.path(IMAGES))
     return dataset
-
-
-def _lock(folder: RunFolder) -> IO[str] | None:
-    """Take the run for this process, until the file is closed or the process dies. Windows has no such lock."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:
-        return None
-    try:
-        file = folder.path(LOCK).open("a+", encoding="utf-8")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        file.truncate(0)
-        print(os.getpid(), file=file, flush=True)
-        return file
-    except BlockingIOError:
-        pid = folder.read_text(LOCK).strip()
-        raise RunFolderError(
-            f"another dpssl (pid {pid}) is writing to {folder.folder}; wait for it or stop it"
-        ) from None
-    except OSError as error:
-        raise RunFolderError(f"{folder.path(LOCK)}: cannot be locked ({error}); check the permissions") from error
 
 
 def _require_unedited(folder: RunFolder, document: dict[str, Any]) -> dict[str, str]:
@@ -343,14 +326,4 @@ def _environment(config: Config) -> dict[str, str]:
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads",
-    }
-
-
-def settings_that_matter(config: Config) -> dict[str, Any]:
-    """Every setting that decides what a run computes, as JSON values."""
-    values = {entry.name: getattr(getattr(config, entry.section), entry.name) for entry in options()}
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if name not in FREE_TO_CHANGE
     }

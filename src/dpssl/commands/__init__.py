@@ -1,6 +1,6 @@
 """The commands of `dpssl`, one module a subject."""
 
-from dpssl.commands import data, export, fit, predict, report, steps
+from dpssl.commands import data, export, fit, paper, predict, report, steps
 from dpssl.commands.command import Command
 
 ALL: tuple[Command, ...] = (
@@ -10,4 +10,5 @@ ALL: tuple[Command, ...] = (
     *fit.COMMANDS,
     *export.COMMANDS,
     *predict.COMMANDS,
+    *paper.COMMANDS,
 )

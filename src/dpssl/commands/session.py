@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dpssl.commands.report import report_or_note
-from dpssl.config import DP_SSL, WIDE_RESNET, flag, options, with_values
+from dpssl.config import DP_SSL, WIDE_RESNET, flag, options, settings_that_matter, with_values
 from dpssl.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
         )
     changed = with_values(run.config, chosen["set"])
     free = {entry.name for entry in options() if entry.section in STEP_SECTIONS.get(command, ())}
-    before, after = runs.settings_that_matter(run.config), runs.settings_that_matter(changed)
+    before, after = settings_that_matter(run.config), settings_that_matter(changed)
     for name in before:
         if before[name] != after[name] and name not in free:
             raise RunFolderError(

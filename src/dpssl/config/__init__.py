@@ -1,6 +1,7 @@
 """The configuration: its sections, and settings by name. Nothing heavy is imported: `dpssl --help` reads it."""
 
 from dpssl.config.files import (
+    FREE_TO_CHANGE,
     SMALL_SIDE,
     Option,
     config_file_values,
@@ -12,6 +13,7 @@ from dpssl.config.files import (
     options,
     preset_names,
     preset_values,
+    settings_that_matter,
     to_toml,
     with_values,
 )
@@ -40,6 +42,7 @@ from dpssl.config.sections import (
 __all__ = [
     "ALL_OPS",
     "DP_SSL",
+    "FREE_TO_CHANGE",
     "FROM_CACHE",
     "METHODS",
     "SMALL_SIDE",
@@ -68,6 +71,7 @@ __all__ = [
     "options",
     "preset_names",
     "preset_values",
+    "settings_that_matter",
     "to_toml",
     "with_values",
 ]

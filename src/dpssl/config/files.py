@@ -16,6 +16,10 @@ from dpssl.config.sections import Config, flag
 from dpssl.errors import InputError
 
 SMALL_SIDE = 16  # pixels; a Wide ResNet-28 would leave nothing of a smaller image
+# These may change from command to command. The first three never change a result, nor do minutes unless a run that was
+# planned for them falls behind; another device or number of threads rounds differently, and a checkpoint continues on
+# its own kind of device only (see dpssl.training.watch).
+FREE_TO_CHANGE = ("checkpoint_minutes", "image_memory", "report", "max_minutes", "plan", "device", "threads")
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,16 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
     # A section at a time: settings of one may be allowed only together.
     sections = {name: dataclasses.replace(getattr(config, name), **fields) for name, fields in changes.items()}
     return dataclasses.replace(config, **sections)
+
+
+def settings_that_matter(config: Config) -> dict[str, Any]:
+    """Every setting that decides what a run computes, as JSON values."""
+    values = {entry.name: getattr(getattr(config, entry.section), entry.name) for entry in options()}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if name not in FREE_TO_CHANGE
+    }
 
 
 def to_toml(config: Config) -> str:

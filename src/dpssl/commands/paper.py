@@ -1,0 +1,107 @@
+"""`dpssl paper`: the paper's tables and figures, run where something is missing and drawn from what was measured."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpssl.commands.command import Command
+from dpssl.commands.session import EXIT_SIGNAL
+from dpssl.errors import InputError
+
+if TYPE_CHECKING:
+    from dpssl.paper.cells import Cell
+    from dpssl.paper.results import Result
+    from dpssl.paper.tables import Table
+
+EXIT_FAILED_CELLS = 1
+
+
+def run_paper(chosen: dict[str, Any]) -> int:
+    """Run the missing cells of a table and print it; with --render draw it instead, with --list name its cells."""
+    from dpssl.paper.cells import select
+    from dpssl.paper.results import read_results
+    from dpssl.paper.tables import table
+    from dpssl.run_folder import RunFolder
+
+    if chosen["steps"] is not None and chosen["steps"] < 4:
+        raise InputError(f"--steps {chosen['steps']}: must be at least 4")
+    if chosen["max_minutes"] < 0:
+        raise InputError(f"--max-minutes {chosen['max_minutes']:g}: must be at least 0")
+    for name in ("jobs", "threads"):
+        if chosen[name] < (name == "jobs"):
+            raise InputError(f"--{name} {chosen[name]}: must be at least {int(name == 'jobs')}")
+    wanted = table(chosen["table"], chosen["scale"], chosen["steps"], chosen["seeds"])
+    cells = select(wanted.cells, chosen["cells"])
+    if not chosen["render"] and not chosen["list"]:
+        return _run(wanted, cells, chosen)
+    results, problems = read_results(RunFolder(Path(chosen["results"])), wanted.cells)
+    if chosen["list"]:
+        print("\n".join(f"{cell.name}: {_state(cell, results)}" for cell in cells))
+        return 0
+    _render(wanted, results, problems, chosen["out"])
+    return 0
+
+
+def _state(cell: "Cell", results: "dict[str, Result]") -> str:
+    found = results.get(cell.name)
+    if found is not None and found.error is not None:
+        return f"failed ({found.error})"
+    return "done" if found is not None and found.has(cell) else "to run"
+
+
+def _run(wanted: "Table", cells: "list[Cell]", chosen: dict[str, Any]) -> int:
+    from dpssl.paper.render import markdown
+    from dpssl.paper.results import read_results
+    from dpssl.paper.runner import Place, run_cells
+    from dpssl.run_folder import RunFolder
+
+    jobs = chosen["jobs"]
+    threads = chosen["threads"] or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0)
+    place = Place(chosen["results"], chosen["runs"], chosen["device"], threads, jobs, chosen["max_minutes"])
+    outcome = run_cells(cells, place, lambda line: print(line, file=sys.stderr, flush=True))
+    print(markdown(wanted, *read_results(RunFolder(Path(chosen["results"])), wanted.cells)), end="")
+    if outcome.left:
+        print(f"{len(outcome.left)} cells are left; the same command goes on with them", file=sys.stderr)
+    if outcome.received:
+        return EXIT_SIGNAL + outcome.received[-1]
+    return EXIT_FAILED_CELLS if outcome.failed else 0
+
+
+def _render(wanted: "Table", results: "dict[str, Result]", problems: list[str], out: str) -> None:
+    from dpssl.paper.plots import write_plots
+    from dpssl.paper.render import latex, markdown
+    from dpssl.paper.results import made_folder
+
+    folder, name = made_folder(out, "--out"), f"{wanted.name}-{wanted.plan.scale.name}"
+    text = markdown(wanted, results, problems)
+    folder.write_text(f"{name}.md", text)
+    folder.write_text(f"{name}.tex", latex(wanted, results, problems))
+    pictures = write_plots(wanted, results, folder.folder, name)
+    print(text)
+    written = (folder.path(f"{name}.md"), folder.path(f"{name}.tex"), *pictures)
+    print(f"Written: {', '.join(map(str, written))}")
+
+
+def _add_paper(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("table", metavar="TABLE", help="table1 to table5, fig1, fig3, fig-specialists, barely or oracle-regularizer")
+    add("--scale", default="paper", help="paper: its sets, on a GPU; small: digits, on a CPU (default: paper)")
+    add("--cells", nargs="+", default=[], metavar="NAME=VALUE", help="only these: method, data, labels, seed, variant")
+    add("--seeds", nargs="+", type=int, default=[], help="default: 1 to 5 at the scale paper, 1 to 3 at the small one")
+    add("--steps", type=int, help="budget of every cell; default: 60000 at the scale paper, 600 at the small one")
+    add(
+        "--max-minutes", type=float, default=0.0, help="stop cleanly after so many; the same command goes on; 0 = never"
+    )
+    add("--jobs", type=int, default=1, help="cells that run at once (default: 1)")
+    add("--threads", type=int, default=0, help="CPU threads of a cell; 0 = as its preset says, or cores / jobs")
+    add("--device", default="auto", choices=("auto", "cpu", "cuda"), help="what cells train on (default: auto)")
+    add("--results", default="results/cells", help="folder of the results, a file a cell (default: results/cells)")
+    add("--runs", default="runs/cells", help="folder of the cells' run folders (default: runs/cells)")
+    add("--render", action="store_true", help="run nothing; write the table as Markdown, LaTeX, PNG and SVG to --out")
+    add("--list", action="store_true", help="run nothing; list the cells and whether they are done")
+    add("--out", default="results/tables", help="folder that --render writes to (default: results/tables)")
+
+
+COMMANDS = (Command("paper", "run and draw the paper's tables and figures", _add_paper, run_paper),)

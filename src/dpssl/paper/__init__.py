@@ -1,0 +1,1 @@
+"""The paper's tables and figures: which runs they need, running them, and drawing what was measured."""

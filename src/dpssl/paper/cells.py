@@ -1,0 +1,113 @@
+"""A cell: one training run that tables are made of, with its name, its settings and its budget.
+
+Cells have the same name exactly where they are the same run, so tables share them: the default DP-SSL run on CIFAR-10
+with 40 labels stands in Tables 1, 3, 4 and 5 and is trained once.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from dpssl.config import DP_SSL, Config, load_preset, settings_that_matter, with_values
+from dpssl.errors import InputError
+
+END_MODEL_SHARE = 4  # one in so many of DP-SSL's steps trains the end model
+ORACLE = "oracle-regularizer"
+# What a cell may change against its preset, by the name that stands in its file name and in --cells.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "exp1": {"mcl": False},
+    "exp2": {"feature_transform": False},
+    "paper-label-model": {"label_model": "paper", "use_confidence": False},
+    ORACLE: {"label_model": "paper", "use_confidence": False},
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run. Its budget is `steps`, all of its stages together but DP-SSL's first phase, which is short."""
+
+    preset: str
+    data: str
+    n_labels: int
+    method: str
+    seed: int
+    steps: int
+    variant: str = "default"
+    settings: tuple[tuple[str, Any], ...] = ()  # of the variant, where its name does not say them
+    end_model: bool = dataclasses.field(default=True, compare=False)  # whether a table asks for test accuracy
+
+    @property
+    def name(self) -> str:
+        variant = "" if self.variant == "default" else f"_{self.variant}"
+        return f"{self.data}-{self.n_labels}_{self.method}{variant}_{self.steps}-steps_seed-{self.seed}"
+
+    @property
+    def uses_truth(self) -> bool:
+        """Whether the run is an oracle, fed with what nobody knows."""
+        return self.variant == ORACLE
+
+    def config(self) -> Config:
+        """The whole configuration of the run."""
+        values: dict[str, Any] = {
+            "data": self.data,
+            "n_labels": self.n_labels,
+            "seed": self.seed,
+            "method": self.method,
+            "steps": self.steps,
+            "report": False,
+        }
+        preset = load_preset(self.preset)
+        if self.method == DP_SSL:
+            end_steps = max(1, self.steps // END_MODEL_SHARE)
+            lf_steps = max(1, self.steps - end_steps)
+            values |= {"steps": lf_steps, "end_steps": end_steps}
+            for name in ("mcl_min_steps", "mcl_max_steps"):  # a budget of few steps shortens the first phase too
+                values[name] = min(getattr(preset.labeling, name), lf_steps)
+        if preset.data.fold:  # the paper's "pre-defined folds": each seed has its own
+            values["fold"] = self.seed
+        return with_values(preset, values | VARIANTS.get(self.variant, {}) | dict(self.settings))
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """What `to_json` gave, after a journey through JSON, which has no tuples."""
+        settings = tuple((name, value) for name, value in document["settings"])
+        return cls(**{**document, "settings": settings})
+
+
+def folder_name(cell: Cell) -> str:
+    """The cell's run folder: its name and a checksum of its settings, so that a changed preset starts a new run."""
+    text = json.dumps(settings_that_matter(cell.config()), sort_keys=True)
+    return f"{cell.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def each_once(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells in order, each once; it trains its end model where any of its namesakes does."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        earlier = found.get(cell.name, cell)
+        found[cell.name] = dataclasses.replace(earlier, end_model=earlier.end_model or cell.end_model)
+    return list(found.values())
+
+
+FILTERS = {"method": "method", "data": "data", "labels": "n_labels", "seed": "seed", "variant": "variant"}
+
+
+def select(cells: Sequence[Cell], filters: Sequence[str]) -> list[Cell]:
+    """The cells that fit every filter, each `name=value` or `name=value,value`."""
+    for text in filters:
+        name, sign, wanted = text.partition("=")
+        if name not in FILTERS or not sign:
+            raise InputError(f"--cells {text}: write name=value, with a name of {', '.join(FILTERS)}")
+        known = list(dict.fromkeys(str(getattr(cell, FILTERS[name])) for cell in cells))
+        for value in wanted.split(","):
+            if value not in known:
+                raise InputError(f"--cells {text}: no such cell; {name} may be {', '.join(known)}")
+        cells = [cell for cell in cells if str(getattr(cell, FILTERS[name])) in wanted.split(",")]
+    return list(cells)

@@ -1,0 +1,178 @@
+"""Running cells: what is missing, several at once where asked, each in a process of its own.
+
+A cell that fails, crashes or is killed for memory leaves its error in its result file, and the others go on. A cell
+that is cut off goes on from its checkpoint the next time. One runner at a time works on a results folder: it is locked,
+and workers inherit the lock, so that those of a runner that was killed keep others out until they end.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from dpssl.config import settings_that_matter
+from dpssl.paper.cells import Cell, folder_name
+from dpssl.paper.results import Result, made_folder, read_results, write_result
+from dpssl.paper.worker import STOPPED, Task
+from dpssl.run_folder import RunFolder
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where results and run folders are, and on what a cell runs."""
+
+    results: str
+    runs: str
+    device: str = "auto"
+    threads: int = 0  # 0 = as the preset says
+    jobs: int = 1
+    max_minutes: float = 0.0  # of this call; 0 = no limit
+
+
+@dataclass
+class Outcome:
+    """What became of the cells of a call."""
+
+    results: dict[str, Result] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)  # files that do not count
+    failed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)  # cut off or not begun
+    received: list[int] = field(default_factory=list)  # signals
+
+
+@dataclass
+class _Worker:
+    cell: Cell
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+
+def run_cells(cells: Sequence[Cell], place: Place, say: Callable[[str], None]) -> Outcome:
+    """Run every cell that has no result; returns what is there now."""
+    folder = made_folder(place.results, "--results")
+    made_folder(place.runs, "--runs")
+    lock = folder.lock()
+    outcome = Outcome()
+    try:
+        found, outcome.problems = read_results(folder, cells)
+        for problem in outcome.problems:
+            say(f"note: {problem}, so it is run again")
+        missing = [cell for cell in cells if cell.name not in found or not found[cell.name].has(cell)]
+        say(f"{len(cells) - len(missing)} of {len(cells)} cells are done, {len(missing)} to run")
+        _Runner(place, lock, say, outcome, missing).run()
+        outcome.results, _ = read_results(folder, cells)
+    finally:
+        if lock is not None:
+            lock.close()
+    return outcome
+
+
+class _Runner:
+    def __init__(
+        self, place: Place, lock: IO[str] | None, say: Callable[[str], None], outcome: Outcome, missing: list[Cell]
+    ) -> None:
+        self.place, self.lock, self.say, self.outcome = place, lock, say, outcome
+        self.waiting, self.n_missing, self.n_ended = list(missing), len(missing), 0
+        self.active: list[_Worker] = []
+        self.started = time.monotonic()
+
+    def run(self) -> None:
+        with self._signals():
+            while self.active or self._may_start():
+                while len(self.active) < self.place.jobs and self._may_start():
+                    self.active.append(self._start(self.waiting.pop(0)))
+                time.sleep(POLL_SECONDS)
+                for worker in [worker for worker in self.active if worker.process.poll() is not None]:
+                    self.active.remove(worker)
+                    self._ended(worker)
+        self.outcome.left += [cell.name for cell in self.waiting]
+
+    def _may_start(self) -> bool:
+        return bool(self.waiting) and not self.outcome.received and self._minutes_left() > 0
+
+    def _minutes_left(self) -> float:
+        limit = self.place.max_minutes or float("inf")
+        return limit - (time.monotonic() - self.started) / 60
+
+    def _start(self, cell: Cell) -> _Worker:
+        place = self.place
+        left = self._minutes_left() if place.max_minutes else 0.0
+        task = Task(cell, place.runs, place.results, place.device, place.threads, left)
+        log = Path(place.runs) / f"{folder_name(cell)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                worker_command(task),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=() if self.lock is None else (self.lock.fileno(),),
+                start_new_session=True,  # Ctrl-C reaches the runner alone, which asks its workers to stop
+            )
+        return _Worker(cell, process, log)
+
+    def _ended(self, worker: _Worker) -> None:
+        name, status = worker.cell.name, worker.process.returncode
+        if status == STOPPED or (status < 0 and self.outcome.received):
+            self.outcome.left.append(name)
+            return self.say(f"{name}: cut off; the same command goes on with it")
+        self.n_ended += 1
+        count = f"[{self.n_ended}/{self.n_missing}]"
+        folder = RunFolder(Path(self.place.results))
+        if status == 0:
+            result = read_results(folder, [worker.cell])[0][name]
+            return self.say(f"{count} {name}: {_headline(result)}")
+        error = _last_words(worker.log, status)
+        earlier = read_results(folder, [worker.cell])[0].get(name)
+        if earlier is None or earlier.error is not None:  # labels that were measured stay, where the end model failed
+            write_result(folder, worker.cell, settings_that_matter(worker.cell.config()), {}, error=error)
+        self.outcome.failed.append(name)
+        self.say(f"{count} {name}: failed ({error}); see {worker.log}")
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM ask every worker to stop, with a checkpoint; a second one does not wait."""
+
+        def stop(number: int, _: object) -> None:
+            again = bool(self.outcome.received)
+            self.outcome.received.append(number)
+            for worker in self.active:
+                if again:
+                    worker.process.kill()
+                else:
+                    worker.process.terminate()
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def worker_command(task: Task) -> list[str]:
+    """How a worker is started."""
+    return [sys.executable, "-m", "dpssl.paper.worker", task.to_json()]
+
+
+def _headline(result: Result) -> str:
+    figures: dict[str, Any] = result.figures
+    parts = [
+        f"{title} error {100 * (1 - figures[name]):.2f} %"
+        for title, name in (("annotation", "annotation_accuracy"), ("test", "test_accuracy"))
+        if figures.get(name) is not None
+    ]
+    return ", ".join([*parts, f"{result.minutes:.1f} minutes"])
+
+
+def _last_words(log: Path, status: int) -> str:
+    """The last line that a failed worker printed; by which signal it was ended where it was."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    ended = f"ended by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    return f"{ended}: {lines[-1]}" if lines else ended

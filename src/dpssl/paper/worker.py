@@ -1,0 +1,114 @@
+"""One cell in a process of its own: train it or go on with it in its run folder, then write its result.
+
+`python -m dpssl.paper.worker TASK`, with the task as JSON; `dpssl paper` starts it. It ends with status 0 when the
+result is written and with STOPPED when it was asked to stop, or ran out of minutes, and can be gone on with.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dpssl.config import DP_SSL, settings_that_matter, with_values
+from dpssl.errors import DPSSLError
+from dpssl.paper.cells import Cell, folder_name
+
+STOPPED, FAILED = 75, 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker is asked to do."""
+
+    cell: Cell
+    runs: str  # folder of the cells' run folders
+    results: str
+    device: str
+    threads: int  # 0 = as the preset says
+    max_minutes: float  # 0 = no limit
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Task":
+        document = json.loads(text)
+        return cls(**{**document, "cell": Cell.from_json(document["cell"])})
+
+
+def main(text: str) -> int:
+    """Do the task; returns the exit status."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as dpssl.cli does, and why
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    try:
+        return _work(Task.from_json(text))
+    except DPSSLError as problem:
+        print(problem, file=sys.stderr)
+        return FAILED
+
+
+def _work(task: Task) -> int:
+    from dpssl.paper.figures import cell_figures
+    from dpssl.paper.results import made_folder, write_result
+    from dpssl.pipeline import run_all, train_classifier, train_labeling_functions
+    from dpssl.runs import open_run, start_run, use_config
+    from dpssl.training.watch import StopRequested
+
+    cell, folder = task.cell, Path(task.runs) / folder_name(task.cell)
+    here: dict[str, Any] = {"device": task.device, "max_minutes": task.max_minutes}
+    if task.threads:
+        here["threads"] = task.threads
+    config = with_values(cell.config(), here)
+    if (folder / "config.toml").is_file():
+        run = open_run(folder, progress=False)
+        use_config(run, with_values(run.config, here))
+    else:
+        run = start_run(config, str(folder), progress=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: run.stop())
+    try:
+        if cell.method != DP_SSL:
+            run_all(run)
+        else:
+            train_labeling_functions(run)
+            _resolve_votes(cell, run)
+            if cell.end_model:
+                train_classifier(run)
+    except StopRequested:
+        return STOPPED
+    write_result(
+        made_folder(task.results, "--results"),
+        cell,
+        settings_that_matter(run.config),
+        cell_figures(run),
+        commit=_commit(),
+    )
+    return 0
+
+
+def _resolve_votes(cell: Cell, run: Any) -> None:
+    from dpssl.paper.oracle import resolve_votes_with_truth
+    from dpssl.pipeline import resolve_votes
+
+    (resolve_votes_with_truth if cell.uses_truth else resolve_votes)(run)
+
+
+def _commit() -> str | None:
+    """The commit that the code is at, with a + where files differ from it; None where it is no checkout."""
+    source = Path(__file__).resolve().parents[1]
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(source), *words], capture_output=True, text=True, check=True).stdout
+
+    try:
+        return git("rev-parse", "HEAD").strip() + ("+" if git("status", "--porcelain", "--", ".").strip() else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
