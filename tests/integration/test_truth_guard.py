@@ -13,8 +13,17 @@ from sklearn.datasets import load_digits
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "dpssl"
 TRUTH = {"truth", "test_truth"}
 # The table checks it, the choice of labels reveals some of a benchmark set's, the split stratifies its test set, the
-# summary scores, and the report shows the scores.
-MAY_READ_TRUTH = {"data/table.py", "data/label_choice.py", "data/split.py", "summary.py", "report/evaluation.py"}
+# summary scores, the report shows the scores, the figures of a cell of the paper's tables score other label models, and
+# the oracle of one of those tables is fed with it.
+MAY_READ_TRUTH = {
+    "data/table.py",
+    "data/label_choice.py",
+    "data/split.py",
+    "summary.py",
+    "report/evaluation.py",
+    "paper/figures.py",
+    "paper/oracle.py",
+}
 
 
 def test_scrambled_truth_changes_scores_alone(
@@ -104,3 +113,21 @@ def test_only_evaluation_summarizes() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("summarize", "_write_summary", "evaluate")
     }
     assert callers == {"evaluate", "_write_summary"}
+
+
+def test_only_cells_of_the_oracle_reach_it() -> None:
+    """Accuracies counted with the truth are for the oracle, and the oracle for the worker, which asks the cell."""
+    users: dict[str, set[str]] = {"true_accuracy": set(), "resolve_votes_with_truth": set(), "oracle_accuracy": set()}
+    for module in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                names = {alias.name for alias in node.names}
+            else:
+                names = {node.arg or ""} if isinstance(node, ast.keyword) else set()
+            for name in names & users.keys():
+                users[name].add(module.relative_to(SOURCE).as_posix())
+    assert users == {
+        "true_accuracy": {"paper/oracle.py"},
+        "resolve_votes_with_truth": {"paper/worker.py"},
+        "oracle_accuracy": {"paper/oracle.py"},
+    }

@@ -4,6 +4,8 @@ It counts them with the truth of the unlabelled images, which no method knows: a
 cells of `dpssl paper oracle-regularizer` alone. A file in the run folder says so.
 """
 
+import numpy as np
+
 from dpssl.class_prior import class_prior
 from dpssl.errors import RunFolderError
 from dpssl.label_model import covered
@@ -22,8 +24,6 @@ def resolve_votes_with_truth(run: Run) -> None:
         if not run.folder.has(MARK):
             raise RunFolderError(f"{run.folder.folder}: was labelled without the oracle; delete this run folder")
         return
-    import numpy as np
-
     with run.step("label"):
         file, n_classes = run.folder.read_votes(run.dataset.ids), run.dataset.n_classes
         balance = class_prior(run.config.label_model.class_prior, run.split.given_labels, n_classes)

@@ -92,6 +92,9 @@ def make_plan(scale: str, steps: int | None = None, seeds: Sequence[int] = ()) -
     """The plan of the scale of that name; without `steps` or `seeds`, with those of the scale."""
     if scale not in SCALES:
         raise InputError(f"--scale {scale!r}: choose one of {', '.join(SCALES)}")
+    for seed in seeds:
+        if seed < 0:
+            raise InputError(f"--seeds {seed}: must be at least 0")
     found = SCALES[scale]
     return Plan(found, found.steps if steps is None else steps, tuple(dict.fromkeys(seeds)) or found.seeds)
 

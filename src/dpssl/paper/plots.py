@@ -104,7 +104,8 @@ def _lines(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> 
     panel.set_xlabel(table.x_label)
     panel.set_ylabel(table.y_label)
     panel.grid(alpha=0.3)
-    panel.legend(fontsize=7, ncols=2)
+    if panel.get_legend_handles_labels()[0]:
+        panel.legend(fontsize=7, ncols=2)
 
 
 def _panels(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> None:

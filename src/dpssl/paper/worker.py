@@ -9,13 +9,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpssl.config import DP_SSL, settings_that_matter, with_values
 from dpssl.errors import DPSSLError
 from dpssl.paper.cells import Cell, folder_name
+
+if TYPE_CHECKING:
+    from dpssl.runs import Run
 
 STOPPED, FAILED = 75, 1
 
@@ -54,7 +59,6 @@ def main(text: str) -> int:
 def _work(task: Task) -> int:
     from dpssl.paper.figures import cell_figures
     from dpssl.paper.results import made_folder, write_result
-    from dpssl.pipeline import run_all, train_classifier, train_labeling_functions
     from dpssl.runs import open_run, start_run, use_config
     from dpssl.training.watch import StopRequested
 
@@ -68,33 +72,44 @@ def _work(task: Task) -> int:
         use_config(run, with_values(run.config, here))
     else:
         run = start_run(config, str(folder), progress=False)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: run.stop())
-    try:
-        if cell.method != DP_SSL:
-            run_all(run)
-        else:
-            train_labeling_functions(run)
-            _resolve_votes(cell, run)
-            if cell.end_model:
-                train_classifier(run)
-    except StopRequested:
-        return STOPPED
-    write_result(
-        made_folder(task.results, "--results"),
-        cell,
-        settings_that_matter(run.config),
-        cell_figures(run),
-        commit=_commit(),
-    )
+    with _open_until_done(run):
+        try:
+            _train(cell, run)
+        except StopRequested:
+            return STOPPED
+        figures = cell_figures(run)
+    folder_of_results = made_folder(task.results, "--results")
+    write_result(folder_of_results, cell, settings_that_matter(run.config), figures, commit=_commit())
     return 0
 
 
-def _resolve_votes(cell: Cell, run: Any) -> None:
-    from dpssl.paper.oracle import resolve_votes_with_truth
-    from dpssl.pipeline import resolve_votes
+@contextmanager
+def _open_until_done(run: "Run") -> Iterator[None]:
+    """Signals ask the run to stop with a checkpoint; its lock is let go at the end."""
+    before = {number: signal.signal(number, lambda *_: run.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if run.lock is not None:
+            run.lock.close()
 
-    (resolve_votes_with_truth if cell.uses_truth else resolve_votes)(run)
+
+def _train(cell: Cell, run: "Run") -> None:
+    """Every step that the cell asks for and that is not done."""
+    from dpssl.paper.oracle import resolve_votes_with_truth
+    from dpssl.pipeline import resolve_votes, run_all, train_classifier, train_labeling_functions
+
+    if cell.method != DP_SSL:
+        return run_all(run)
+    train_labeling_functions(run)
+    if cell.uses_truth:
+        resolve_votes_with_truth(run)
+    else:
+        resolve_votes(run)
+    if cell.end_model:
+        train_classifier(run)
 
 
 def _commit() -> str | None:

@@ -1,0 +1,146 @@
+"""`dpssl paper` from the command line, and its worker on cells of a few steps."""
+
+import dataclasses
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpssl.paper import worker
+from dpssl.paper.cells import Cell, folder_name
+from dpssl.paper.worker import Task
+
+FEW_STEPS = ("--scale", "small", "--steps", 4, "--seeds", 1, "--threads", 1, "--device", "cpu")
+TINY = (
+    ("n_lfs", 6), ("mcl_min_steps", 2), ("mcl_max_steps", 4), ("batch_size", 10), ("unlabeled_ratio", 1),
+    ("end_batch_size", 10), ("end_unlabeled_ratio", 1), ("window", 1), ("mcl_window", 1),
+)  # fmt: skip
+
+
+def tiny_cell(**changes: Any) -> Cell:
+    return dataclasses.replace(Cell("digits", "digits", 40, "dp-ssl", 1, 8, settings=TINY), **changes)
+
+
+def work(cell: Cell, folder: Path, max_minutes: float = 0.0) -> int:
+    return worker.main(Task(cell, str(folder / "runs"), str(folder / "cells"), "cpu", 1, max_minutes).to_json())
+
+
+def result(cell: Cell, folder: Path) -> Any:
+    return json.loads((folder / "cells" / f"{cell.name}.json").read_text(encoding="utf-8"))
+
+
+def without_minutes(figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if not name.startswith("minutes")}
+
+
+def test_a_cell_that_is_cut_off_goes_on_to_the_same_figures(tmp_path: Path) -> None:
+    cell = tiny_cell()
+    assert work(cell, tmp_path / "whole") == 0
+    assert work(cell, tmp_path / "cut", 1e-9) == worker.STOPPED
+    assert not (tmp_path / "cut" / "cells").exists()
+    assert (tmp_path / "cut" / "runs" / folder_name(cell) / "checkpoint").is_dir()
+    assert work(cell, tmp_path / "cut") == 0
+    whole, cut = result(cell, tmp_path / "whole"), result(cell, tmp_path / "cut")
+    assert without_minutes(whole["figures"]) == without_minutes(cut["figures"])
+    assert whole["config"]["n_lfs"] == 6
+    assert whole["device"] == "cpu, 1 threads"
+    assert set(whole["figures"]["label_models"]) == {"majority", "triplet", "paper", "paper-without-regularizer"}
+    share = whole["figures"]["label_models"]["majority"]["annotation_accuracy"]
+    assert share == pytest.approx(whole["figures"]["majority_vote_accuracy"])
+
+
+def test_an_end_model_that_another_table_asks_for_is_trained_on_the_labels_that_are_there(tmp_path: Path) -> None:
+    labels_alone, whole = tiny_cell(end_model=False), tiny_cell()
+    assert work(labels_alone, tmp_path) == 0
+    assert result(whole, tmp_path)["figures"]["test_accuracy"] is None
+    votes = tmp_path / "runs" / folder_name(whole) / "votes.npz"
+    written = votes.stat().st_mtime_ns
+    assert work(whole, tmp_path) == 0
+    assert result(whole, tmp_path)["figures"]["test_accuracy"] is not None
+    assert votes.stat().st_mtime_ns == written
+
+
+def test_the_oracle_differs_from_the_papers_label_model_by_its_labels_and_says_so(tmp_path: Path) -> None:
+    honest, oracle = tiny_cell(variant="paper-label-model"), tiny_cell(variant="oracle-regularizer")
+    for cell in (honest, oracle):
+        assert work(cell, tmp_path) == 0
+    assert (result(honest, tmp_path)["uses_truth"], result(oracle, tmp_path)["uses_truth"]) == (False, True)
+    arrays = []
+    for cell in (honest, oracle):
+        run = tmp_path / "runs" / folder_name(cell)
+        arrays.append((np.load(run / "votes.npz")["votes"], np.load(run / "soft_labels.npz")["soft_labels"]))
+    assert (arrays[0][0] == arrays[1][0]).all()
+    assert not np.allclose(arrays[0][1], arrays[1][1])
+    assert json.loads((run / "oracle.json").read_text(encoding="utf-8"))["uses_truth"] is True
+
+
+def test_a_worker_that_cannot_work_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert work(tiny_cell(data=str(tmp_path / "none.npz")), tmp_path) == worker.FAILED
+    assert "none.npz" in capsys.readouterr().err
+
+
+def test_a_runner_that_is_killed_keeps_others_out_until_its_worker_ends_and_loses_nothing(
+    warm_cli: Any, tmp_path: Path
+) -> None:
+    command = ("paper", "table3", *FEW_STEPS, "--cells", "method=fixmatch")
+    runner = warm_cli.start(*command, cwd=tmp_path)
+    for _ in range(600):
+        locks = list((tmp_path / "runs" / "cells").glob("*/.lock"))
+        if locks and locks[0].read_text().strip():
+            break
+        time.sleep(0.1)
+    worker_id = int(locks[0].read_text())
+    os.kill(worker_id, signal.SIGSTOP)  # it lives on, as it is, until the others were seen to wait for it
+    runner.send(signal.SIGKILL)
+    second = warm_cli(*command, cwd=tmp_path)
+    assert second.returncode == 2
+    assert f"another dpssl (pid {runner.pid}) is writing to results/cells; wait for it or stop it" in second.stderr
+    os.kill(worker_id, signal.SIGKILL)
+    while True:
+        third = warm_cli(*command, cwd=tmp_path)
+        if third.returncode != 2:
+            break
+    assert third.returncode == 0, third.stderr
+    assert "[1/1] digits-40_fixmatch_4-steps_seed-1: annotation error" in third.stderr
+    assert "| FixMatch (RA): proxy-label accuracy |" in third.stdout
+    again = warm_cli(*command, cwd=tmp_path)
+    assert "1 of 1 cells are done, 0 to run" in again.stderr
+    listed = warm_cli("paper", "table1", *FEW_STEPS, "--cells", "method=fixmatch,uda", "--list", cwd=tmp_path).stdout
+    assert "digits-40_fixmatch_4-steps_seed-1: done\n" in listed
+    assert "digits-40_uda_4-steps_seed-1: to run\n" in listed
+
+
+def test_render_draws_what_is_there_and_runs_nothing(warm_cli: Any, tmp_path: Path) -> None:
+    done = warm_cli("paper", "table1", "--render", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "results" / "tables").iterdir()) == [
+        "table1-paper.md", "table1-paper.png", "table1-paper.svg", "table1-paper.tex",
+    ]  # fmt: skip
+    assert "| DP-SSL | [6.54 ± 0.98] | [4.78 ± 0.26] |" in done.stdout
+    assert "None of 600 cells was run." in done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("tabel1",), "'tabel1': no such table or figure; choose one of table1, table2"),
+        (("table1", "--cells", "method=fixmach"), "--cells method=fixmach: no such cell; method may be pi-model"),
+        (("table1", "--scale", "tiny"), "--scale 'tiny': choose one of paper, small"),
+        (("table2", "--scale", "small"), "table2 is STL-10, which has no small stand-in"),
+        (("table1", "--steps", "3"), "--steps 3: must be at least 4"),
+        (("table1", "--max-minutes", "-1"), "--max-minutes -1: must be at least 0"),
+        (("table1", "--jobs", "0"), "--jobs 0: must be at least 1"),
+        (("table1", "--seeds", "-1"), "--seeds -1: must be at least 0"),
+    ],
+)
+def test_bad_input_is_named(warm_cli: Any, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    done = warm_cli("paper", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []

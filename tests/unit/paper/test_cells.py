@@ -1,0 +1,89 @@
+"""Cells: equal names mean equal runs; filters; what a budget becomes."""
+
+import dataclasses
+import json
+
+import pytest
+
+from dpssl.config import settings_that_matter
+from dpssl.errors import InputError
+from dpssl.paper.cells import Cell, each_once, folder_name, select
+from dpssl.paper.tables import TABLES, table
+
+
+def test_a_budget_is_all_steps_of_dp_ssl_together_and_of_others() -> None:
+    ours = Cell("cifar10-40", "cifar10", 40, "dp-ssl", 1, 60_000).config()
+    assert (ours.labeling.steps, ours.end_model.end_steps) == (45_000, 15_000)
+    other = Cell("cifar10-40", "cifar10", 250, "fixmatch", 2, 60_000).config()
+    assert (other.labeling.steps, other.baseline.method, other.data.n_labels, other.run.seed) == (
+        60_000, "fixmatch", 250, 2,
+    )  # fmt: skip
+
+
+def test_few_steps_shorten_the_first_phase() -> None:
+    labeling = Cell("digits", "digits", 40, "dp-ssl", 1, 8).config().labeling
+    assert (labeling.mcl_min_steps, labeling.mcl_max_steps, labeling.steps) == (6, 6, 6)
+
+
+def test_each_seed_of_stl10_has_its_published_fold() -> None:
+    assert [Cell("stl10-40", "stl10", 40, "uda", seed, 8).config().data.fold for seed in (1, 3)] == [1, 3]
+    assert Cell("digits", "digits", 40, "uda", 3, 8).config().data.fold == 0
+
+
+def test_a_cell_survives_json() -> None:
+    cell = Cell("digits", "digits", 40, "dp-ssl", 1, 8, "K10-rho0.1", (("n_lfs", 10), ("specialist_ratio", 0.1)))
+    again = Cell.from_json(json.loads(json.dumps(cell.to_json())))
+    assert again == cell
+    assert (again.config().labeling.n_lfs, again.config().labeling.specialist_ratio) == (10, 0.1)
+
+
+@pytest.mark.parametrize("scale", ["paper", "small"])
+def test_cells_of_all_tables_have_one_name_exactly_where_they_have_the_same_settings(scale: str) -> None:
+    """The oracle apart: its settings are the paper's label model, and it is told from it by what it may see."""
+    by_name: dict[str, set[str]] = {}
+    for name in TABLES:
+        if (name, scale) == ("table2", "small"):
+            continue
+        for cell in table(name, scale, seeds=[1, 2]).cells:
+            settings = settings_that_matter(cell.config()) | {"uses_truth": cell.uses_truth}
+            by_name.setdefault(cell.name, set()).add(json.dumps(settings, sort_keys=True))
+    assert all(len(settings) == 1 for settings in by_name.values())
+    assert len({text for settings in by_name.values() for text in settings}) == len(by_name)
+
+
+def test_a_changed_setting_is_another_run_folder() -> None:
+    cell = Cell("digits", "digits", 40, "dp-ssl", 1, 8)
+    other = dataclasses.replace(cell, settings=(("learning_rate", 0.01),))
+    assert cell.name == other.name
+    assert folder_name(cell) != folder_name(other)
+
+
+def test_a_cell_shared_by_tables_trains_the_end_model_where_one_of_them_asks_for_it() -> None:
+    without = Cell("digits", "digits", 40, "dp-ssl", 1, 8, end_model=False)
+    merged = each_once([without, dataclasses.replace(without, end_model=True), without])
+    assert [cell.end_model for cell in merged] == [True]
+
+
+def test_filters_take_lists_and_combine() -> None:
+    cells = table("table1", "small").cells
+    found = select(cells, ["method=fixmatch,uda", "labels=40", "seed=1,3"])
+    assert [(cell.method, cell.n_labels, cell.seed) for cell in found] == [
+        ("uda", 40, 1), ("uda", 40, 3), ("fixmatch", 40, 1), ("fixmatch", 40, 3),
+    ]  # fmt: skip
+    assert select(cells, []) == cells
+    assert {cell.variant for cell in select(table("table4", "small").cells, ["variant=exp1"])} == {"exp1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("method=fixmach", "--cells method=fixmach: no such cell; method may be pi-model, pseudo-label"),
+        ("labels=41", "labels may be 40, 250"),
+        ("seed=9", "seed may be 1, 2, 3"),
+        ("metod=uda", "write name=value, with a name of method, data, labels, seed, variant"),
+        ("uda", "write name=value"),
+    ],
+)
+def test_an_unknown_cell_is_refused_with_the_valid_ones(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        select(table("table1", "small").cells, [text])

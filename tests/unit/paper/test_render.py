@@ -1,0 +1,105 @@
+"""Tables as text and pictures."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpssl.paper.plots import write_plots
+from dpssl.paper.render import entry_text, escape_latex, escape_markdown, latex, markdown
+from dpssl.paper.results import read_results, write_result
+from dpssl.paper.tables import TABLES, Entry, Table, table
+
+
+@pytest.fixture
+def results(small_table: Table, write_done: Callable[..., Any]) -> dict[str, Any]:
+    """Two of FixMatch's three cells are done, one of UDA's has failed."""
+    write_done(small_table.cells[0], {"test_accuracy": 0.94, "n_empty_sets": 2})
+    folder = write_done(small_table.cells[1], {"test_accuracy": 0.92, "n_empty_sets": 3})
+    write_result(folder, small_table.cells[3], {}, {}, error="a <b> & c_d")
+    return read_results(folder, small_table.cells)[0]
+
+
+def test_markdown(small_table: Table, results: dict[str, Any]) -> None:
+    assert markdown(small_table, results, ["x.json: is damaged; not counted"]) == (
+        "### Table 9: 100% made up\n"
+        "\n"
+        "|  | 40 \\| labels | 250 |\n"
+        "| --- | ---: | ---: |\n"
+        "| Π\\_1 & co | 7.00 ± 1.41 (2) [6.54 ± 0.98] | 2.5 ± 0.7 (2) |\n"
+        "| other | [5.07 ± 0.65] |  |\n"
+        "\n"
+        "- Ours: mean ± sample standard deviation over seeds (number of runs) [the paper's number].\n"
+        "- Budget: 8 steps a cell for every method; DP-SSL takes 6 of them for its labeling functions and 2 for its "
+        "end model, after a first phase on labelled images alone.\n"
+        "- A small stand-in: scikit-learn's digits (8x8 pixels) and a Wide ResNet-10-1; the paper has no such "
+        "numbers.\n"
+        "- A note.\n"
+        "- 2 of 6 cells were run, 0.5 to 0.5 minutes each, on cpu, 1 threads.\n"
+        "- Failed: digits-40\\_uda\\_8-steps\\_seed-1 (a &lt;b> & c\\_d).\n"
+        "- Not counted: x.json: is damaged; not counted.\n"
+    )
+
+
+def test_latex(small_table: Table, results: dict[str, Any]) -> None:
+    lines = latex(small_table, results).splitlines()
+    assert lines[2].startswith(r"  \caption{Table 9: 100\% made up. Ours: mean $\pm$ sample")
+    assert r"(a \textless{}b\textgreater{} \& c\_d)" in lines[2]
+    assert [line.strip() for line in lines[3:]] == [
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"& 40 | labels & 250 \\",
+        r"\midrule",
+        r"$\Pi$\_1 \& co & 7.00 $\pm$ 1.41 (2) [6.54 $\pm$ 0.98] & 2.5 $\pm$ 0.7 (2) \\",
+        r"other & [5.07 $\pm$ 0.65] &  \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+
+
+def test_escapes_leave_nothing_to_the_reader() -> None:
+    assert escape_latex("a\\b{c}~^#$\n d") == r"a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\#\$ d"
+    assert escape_markdown("a|b\n`c` <script> \\ *d*") == "a\\|b \\`c\\` &lt;script> \\\\ \\*d\\*"
+
+
+def test_a_cell_not_run_is_blank(small_table: Table) -> None:
+    assert [entry_text(entry, {}) for entry in small_table.entries] == ["[6.54 ± 0.98]", "", "[5.07 ± 0.65]"]
+    assert "None of 6 cells was run." in markdown(small_table, {})
+
+
+def test_one_run_has_no_deviation_and_a_range_shows_three_numbers(
+    small_table: Table, write_done: Callable[..., Any]
+) -> None:
+    cells = tuple(small_table.cells[:3])
+    for cell, accuracy in zip(cells, (0.6, 0.9, 0.7), strict=True):
+        folder = write_done(cell, {"test_accuracy": accuracy})
+    found, _ = read_results(folder, cells)
+    assert entry_text(Entry("r", "c", cells[:1], "test_accuracy", "percent"), found) == "60.00 (1)"
+    shown = entry_text(Entry("r", "c", cells, "test_accuracy", "percent", "61.32 to 83.7", "range"), found)
+    assert shown == "60.00, 70.00, 90.00 (3) [61.32 to 83.7]"
+
+
+def test_plots_are_written_and_equal_numbers_give_equal_bytes(
+    small_table: Table, results: dict[str, Any], tmp_path: Path
+) -> None:
+    png, svg = write_plots(small_table, results, tmp_path, "table9-small")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    text = svg.read_text(encoding="utf-8")
+    assert "<svg" in text
+    assert "Table 9: 100% made up" in text
+    (tmp_path / "again").mkdir()
+    assert write_plots(small_table, results, tmp_path / "again", "t")[1].read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("name", ["fig1", "fig3", "fig-specialists"])
+def test_figures_are_drawn_with_and_without_results(name: str, tmp_path: Path, write_done: Callable[..., Any]) -> None:
+    assert name in TABLES
+    wanted = table(name, "small", 8, [1, 2])
+    assert len(write_plots(wanted, {}, tmp_path, f"{name}-empty")) == 2
+    for cell in wanted.cells:
+        folder = write_done(cell, {"specialists_per_class": list(range(10))})
+    results, problems = read_results(folder, wanted.cells)
+    assert problems == []
+    assert all(path.stat().st_size > 5000 for path in write_plots(wanted, results, tmp_path, name))

@@ -1,0 +1,104 @@
+"""Results: what counts, what does not and is named, and the numbers of an entry."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dpssl.paper.cells import Cell
+from dpssl.paper.results import measured, read_results, write_result
+from dpssl.paper.tables import Entry, Table
+
+
+def test_a_result_is_read_back(cells: list[Cell], write_done: Callable[..., Any]) -> None:
+    found, problems = read_results(write_done(cells[0]), cells)
+    assert problems == []
+    assert list(found) == [cells[0].name]
+    assert (found[cells[0].name].minutes, found[cells[0].name].commit) == (0.5, "abc")
+    assert found[cells[0].name].has(cells[0])
+
+
+def test_a_failure_is_read_back_and_gives_no_number(small_table: Table, write_done: Callable[..., Any]) -> None:
+    folder = write_done(small_table.cells[1])
+    write_result(folder, small_table.cells[0], {}, {}, error="no memory")
+    found, problems = read_results(folder, small_table.cells)
+    assert problems == []
+    assert found[small_table.cells[0].name].error == "no memory"
+    assert not found[small_table.cells[0].name].has(small_table.cells[0])
+    assert len(measured(small_table.entries[0], found).values) == 1
+
+
+@pytest.mark.parametrize(
+    ("replaced", "message"),
+    [
+        ({"format": 2}, "has format 2, this version of dpssl reads 1"),
+        ({"figures": None}, "is damaged, its 'figures' is missing or of another type"),
+        ({"cell": {"data": 3}}, "is damaged, its 'cell' is none"),
+    ],
+)
+def test_a_file_of_another_version_or_damaged_is_named_and_not_counted(
+    cells: list[Cell], write_done: Callable[..., Any], replaced: dict[str, Any], message: str
+) -> None:
+    folder = write_done(cells[0], None, replaced)
+    found, problems = read_results(folder, cells)
+    assert found == {}
+    assert problems == [f"{folder.path(cells[0].name + '.json')}: {message}; not counted"]
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "no JSON document"), ("[1]", "does not say its format")])
+def test_a_file_cut_short_is_named(cells: list[Cell], write_done: Callable[..., Any], text: str, message: str) -> None:
+    folder = write_done(cells[0])
+    folder.write_text(f"{cells[0].name}.json", text)
+    found, problems = read_results(folder, cells)
+    assert found == {}
+    assert f"{cells[0].name}.json" in problems[0]
+    assert message in problems[0]
+
+
+def test_a_file_of_another_cell_is_named(cells: list[Cell], write_done: Callable[..., Any]) -> None:
+    folder = write_done(cells[1])
+    folder.write_text(f"{cells[0].name}.json", folder.read_text(f"{cells[1].name}.json"))
+    found, problems = read_results(folder, cells)
+    assert list(found) == [cells[1].name]
+    assert f"holds the cell {cells[1].name}" in problems[0]
+
+
+def test_a_result_with_other_settings_is_named_and_a_newer_setting_does_no_harm(
+    cells: list[Cell], write_done: Callable[..., Any]
+) -> None:
+    folder = write_done(cells[0])
+    config = folder.read_json(f"{cells[0].name}.json")["config"]
+    write_done(cells[0], None, {"config": config | {"learning_rate": 0.5}})
+    found, problems = read_results(folder, cells)
+    assert found == {}
+    assert "was made with learning_rate = 0.5, which is 0.06 now" in problems[0]
+    older = {name: value for name, value in config.items() if name != "joint_forward"}
+    write_done(cells[0], None, {"config": older})
+    assert list(read_results(folder, cells)[0]) == [cells[0].name]
+
+
+def test_a_result_without_the_test_accuracy_asked_for_is_not_done(
+    cells: list[Cell], write_done: Callable[..., Any]
+) -> None:
+    folder = write_done(cells[0], {"test_accuracy": None})
+    result = read_results(folder, cells)[0][cells[0].name]
+    assert not result.has(cells[0])
+    assert result.has(dataclasses.replace(cells[0], end_model=False))
+
+
+def test_numbers_of_an_entry(cells: list[Cell], write_done: Callable[..., Any]) -> None:
+    for cell, accuracy in zip(cells, (0.9, 0.8, 0.7), strict=True):
+        folder = write_done(cell, {"test_accuracy": accuracy, "specialists_per_class": [4, 5], "deep": {"f": 0.5}})
+    found, _ = read_results(folder, cells)
+
+    def numbers(figure: str, shown_as: str) -> tuple[float, ...]:
+        return measured(Entry("r", "c", tuple(cells), figure, shown_as), found).values
+
+    error = measured(Entry("r", "c", tuple(cells), "test_accuracy"), found)
+    assert error.mean == pytest.approx(20)
+    assert error.std == pytest.approx(10)  # by hand: 10, 20, 30
+    assert numbers("specialists_per_class.1", "count") == (5, 5, 5)
+    assert numbers("deep.f", "percent") == (50, 50, 50)
+    assert numbers("specialists_per_class.2", "count") == numbers("absent", "count") == numbers("deep", "count") == ()
+    assert measured(Entry("r", "c", tuple(cells[:1]), "test_accuracy"), found).std is None

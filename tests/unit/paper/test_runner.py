@@ -1,0 +1,154 @@
+"""The runner, over workers that train nothing."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpssl.errors import RunFolderError
+from dpssl.paper import runner
+from dpssl.paper.cells import Cell
+from dpssl.paper.runner import Outcome, Place, run_cells
+from dpssl.paper.worker import Task
+from dpssl.run_folder import RunFolder
+
+# A worker that notes that it ran, then does as it is told: writes a result, fails, dies, or says it was cut off.
+WORKER = """
+import os, shutil, signal, sys
+behaviour, source, target, journal = sys.argv[1:]
+with open(journal, "a") as file:
+    print(os.path.basename(target), file=file)
+if behaviour == "done":
+    shutil.copy(source, target)
+elif behaviour == "fail":
+    print("first words"); sys.exit("no memory on the device")
+elif behaviour == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+else:
+    sys.exit(75)
+"""
+
+
+class Stage:
+    """Results in `place`, made by workers that behave as `behaviour` says by seed."""
+
+    def __init__(self, folder: Path, template: Callable[..., Any], patch: pytest.MonkeyPatch) -> None:
+        self.place = Place(str(folder / "results"), str(folder / "runs"))
+        self.behaviour: dict[int, str] = {}
+        self.said: list[str] = []
+        self.tasks: list[Task] = []
+        self.journal = folder / "journal"
+
+        def command(task: Task) -> list[str]:
+            self.tasks.append(task)
+            source = template(task.cell).path(f"{task.cell.name}.json")
+            target = Path(task.results) / source.name
+            words = [self.behaviour.get(task.cell.seed, "done"), source, target, self.journal]
+            return [sys.executable, "-S", "-c", WORKER, *map(str, words)]
+
+        patch.setattr(runner, "worker_command", command)
+        patch.setattr(runner, "POLL_SECONDS", 0.01)
+
+    def run(self, cells: list[Cell], **changes: Any) -> Outcome:
+        return run_cells(cells, dataclasses.replace(self.place, **changes), self.said.append)
+
+    @property
+    def ran(self) -> list[str]:
+        return self.journal.read_text().split() if self.journal.exists() else []
+
+
+@pytest.fixture
+def stage(tmp_path: Path, write_done: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(tmp_path, write_done, monkeypatch)
+
+
+def test_only_what_is_missing_runs(stage: Stage, cells: list[Cell]) -> None:
+    assert len(stage.run(cells[:2]).results) == 2
+    outcome = stage.run(cells)
+    assert sorted(outcome.results) == sorted(cell.name for cell in cells)
+    assert stage.ran == [f"{cell.name}.json" for cell in cells]
+    assert "2 of 3 cells are done, 1 to run" in stage.said
+    assert stage.said[-1] == f"[1/1] {cells[2].name}: annotation error 20.00 %, test error 10.00 %, 0.5 minutes"
+
+
+def test_a_failed_cell_is_recorded_and_the_others_go_on(stage: Stage, cells: list[Cell]) -> None:
+    stage.behaviour = {1: "fail", 2: "die"}
+    outcome = stage.run(cells)
+    assert outcome.failed == [cells[0].name, cells[1].name]
+    assert outcome.results[cells[0].name].error == "exit status 1: no memory on the device"
+    assert outcome.results[cells[1].name].error == "ended by SIGKILL"
+    assert outcome.results[cells[2].name].error is None
+    stage.behaviour = {}
+    assert stage.run(cells).failed == []
+    assert len(stage.ran) == 5  # those that failed were tried again, the other was not
+
+
+def test_a_failure_of_the_end_model_leaves_the_labels_that_were_measured(stage: Stage, cells: list[Cell]) -> None:
+    stage.run(cells[:1])
+    path = Path(stage.place.results) / f"{cells[0].name}.json"
+    document = json.loads(path.read_text())
+    document["figures"]["test_accuracy"] = None
+    path.write_text(json.dumps(document))
+    stage.behaviour = {1: "fail"}
+    outcome = stage.run(cells[:1])
+    assert outcome.failed == [cells[0].name]
+    assert outcome.results[cells[0].name].figures["annotation_accuracy"] == 0.8
+
+
+def test_a_cell_that_is_cut_off_is_left_for_the_next_call(stage: Stage, cells: list[Cell]) -> None:
+    stage.behaviour = {1: "stop"}
+    outcome = stage.run(cells[:2])
+    assert (outcome.left, outcome.failed) == ([cells[0].name], [])
+    stage.behaviour = {}
+    assert stage.run(cells[:2]).left == []
+    assert stage.ran == [f"{cells[number].name}.json" for number in (0, 1, 0)]
+
+
+def test_no_cell_begins_when_the_minutes_are_over(stage: Stage, cells: list[Cell]) -> None:
+    outcome = stage.run(cells, max_minutes=1e-9)
+    assert outcome.left == [cell.name for cell in cells]
+    assert stage.ran == []
+    stage.run(cells, max_minutes=5)
+    assert all(0 < task.max_minutes <= 5 for task in stage.tasks)
+
+
+def test_several_at_once_run_each_cell_once(stage: Stage, cells: list[Cell]) -> None:
+    outcome = stage.run(cells, jobs=3)
+    assert len(outcome.results) == 3
+    assert sorted(stage.ran) == sorted(f"{cell.name}.json" for cell in cells)
+
+
+def test_a_damaged_result_is_named_and_run_again(stage: Stage, cells: list[Cell]) -> None:
+    stage.run(cells[:1])
+    (Path(stage.place.results) / f"{cells[0].name}.json").write_text("{")
+    outcome = stage.run(cells[:1])
+    assert len(outcome.problems) == 1
+    assert any("is damaged, no JSON document; not counted, so it is run again" in line for line in stage.said)
+    assert outcome.results[cells[0].name].error is None
+
+
+def test_a_results_folder_has_one_runner_at_a_time(stage: Stage, cells: list[Cell]) -> None:
+    stage.run(cells[:1])
+    lock = RunFolder(Path(stage.place.results)).lock()
+    assert lock is not None
+    with lock, pytest.raises(RunFolderError, match=r"is writing to .*results; wait for it or stop it"):
+        stage.run(cells)
+    assert len(stage.ran) == 1
+    assert len(stage.run(cells).results) == 3
+
+
+def test_folders_that_cannot_be_made_are_named(stage: Stage, cells: list[Cell], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match=r"--results .*file: cannot be made a folder"):
+        stage.run(cells, results=str(tmp_path / "file"))
+    with pytest.raises(RunFolderError, match=r"--runs .*file: cannot be made a folder"):
+        stage.run(cells, runs=str(tmp_path / "file"))
+
+
+def test_a_task_survives_json(cells: list[Cell]) -> None:
+    task = Task(cells[0], "runs", "results", "cpu", 1, 2.5)
+    assert Task.from_json(task.to_json()) == task
