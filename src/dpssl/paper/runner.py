@@ -125,12 +125,13 @@ class _Runner:
         self.n_ended += 1
         count = f"[{self.n_ended}/{self.n_missing}]"
         folder = RunFolder(Path(self.place.results))
-        if status == 0:
-            result = read_results(folder, [worker.cell])[0][name]
-            return self.say(f"{count} {name}: {_headline(result)}")
-        error = _last_words(worker.log, status)
-        earlier = read_results(folder, [worker.cell])[0].get(name)
-        if earlier is None or earlier.error is not None:  # labels that were measured stay, where the end model failed
+        found, problems = read_results(folder, [worker.cell])
+        if status == 0 and name in found:
+            return self.say(f"{count} {name}: {_headline(found[name])}")
+        error = problems[0] if status == 0 else _last_words(worker.log, status)
+        if (
+            name not in found or found[name].error is not None
+        ):  # labels that were measured stay where a later step fails
             write_result(folder, worker.cell, settings_that_matter(worker.cell.config()), {}, error=error)
         self.outcome.failed.append(name)
         self.say(f"{count} {name}: failed ({error}); see {worker.log}")

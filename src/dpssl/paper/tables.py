@@ -77,6 +77,11 @@ def _column(data: str, n_labels: int) -> str:
     return f"{SET_TITLES[data]}, {n_labels} labels"
 
 
+def _of_the_paper(plan: Plan, note: str) -> tuple[str, ...]:
+    """A note about the paper's numbers, where they are shown."""
+    return (note,) if plan.scale.name == "paper" else ()
+
+
 def _errors(plan: Plan, table: str, sets: dict[str, tuple[int, ...]]) -> list[Entry]:
     """Test error of every method on every set and number of labels."""
     return [
@@ -157,7 +162,7 @@ def table3(plan: Plan) -> Table:
         "DP-SSL's label model is the default one, not the paper's, which has a row of its own. FlyingSquid is our "
         "one-versus-all implementation of its closed form; all models see the votes of the same runs.",
         "Proxy labels are those a method would train on, so the sure ones alone.",
-        "The paper's recall of 93.82 with 40 labels is also its accuracy in Table 4.",
+        *_of_the_paper(plan, "The paper's recall of 93.82 with 40 labels is also its accuracy in Table 4."),
     )
     return Table("table3", "Table 3: annotation (%)", tuple(entries), notes, plan, y_label="score (%)")
 
@@ -236,8 +241,8 @@ def fig3(plan: Plan) -> Table:
         *(entry(n_lfs, place, f"ρ = {RATIOS[place]:g}", "over ρ", RATIOS[place]) for n_lfs, place in over_ratio),
     )
     notes = (
-        f"The dashed line is the default, K = {default.n_lfs} and ρ = {default.specialist_ratio:g}. "
-        "The paper's errors are 100 minus Table 5.",
+        f"The dashed line is the default, K = {default.n_lfs} and ρ = {default.specialist_ratio:g}.",
+        *_of_the_paper(plan, "The paper's errors are 100 minus Table 5."),
     )
     title = f"Figure 3: annotation error (%) on {SET_TITLES[data]} with 40 labels"
     return Table("fig3", title, entries, notes, plan, "panels")
@@ -250,7 +255,7 @@ def fig_specialists(plan: Plan) -> Table:
         Entry(name, "LFs", cells, f"specialists_per_class.{row}", COUNT, printed_specialists(data, name))
         for row, name in enumerate(plan.scale.class_names)
     )
-    notes = ("The paper's text names three of its bars, of one run.",)
+    notes = _of_the_paper(plan, "The paper's text names three of its bars, of one run.")
     title = f"Specialised LFs of each class on {SET_TITLES[data]} with 40 labels"
     return Table("fig-specialists", title, entries, notes, plan, "bars", "class", "specialised LFs")
 

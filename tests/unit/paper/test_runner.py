@@ -2,7 +2,11 @@
 
 import dataclasses
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +20,11 @@ from dpssl.paper.runner import Outcome, Place, run_cells
 from dpssl.paper.worker import Task
 from dpssl.run_folder import RunFolder
 
-# A worker that notes that it ran, then does as it is told: writes a result, fails, dies, or says it was cut off.
+# A worker that notes that it ran, then does as it is told: writes a result, fails, dies, waits, or says it was cut off.
 WORKER = """
 import os, shutil, signal, sys
 behaviour, source, target, journal = sys.argv[1:]
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
 with open(journal, "a") as file:
     print(os.path.basename(target), file=file)
 if behaviour == "done":
@@ -28,6 +33,9 @@ elif behaviour == "fail":
     print("first words"); sys.exit("no memory on the device")
 elif behaviour == "die":
     os.kill(os.getpid(), signal.SIGKILL)
+elif behaviour == "wait":
+    while True:
+        signal.pause()
 else:
     sys.exit(75)
 """
@@ -106,6 +114,34 @@ def test_a_cell_that_is_cut_off_is_left_for_the_next_call(stage: Stage, cells: l
     stage.behaviour = {}
     assert stage.run(cells[:2]).left == []
     assert stage.ran == [f"{cells[number].name}.json" for number in (0, 1, 0)]
+
+
+def test_a_signal_stops_the_workers_and_begins_no_more(stage: Stage, cells: list[Cell]) -> None:
+    stage.behaviour = {1: "wait", 2: "wait"}
+
+    def signal_when_both_wait() -> None:
+        while len(stage.ran) < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=signal_when_both_wait, daemon=True)
+    thread.start()
+    outcome = stage.run(cells, jobs=2)
+    thread.join()
+    assert sorted(outcome.left) == [cell.name for cell in cells]
+    assert (outcome.failed, outcome.received, len(stage.ran)) == ([], [signal.SIGTERM], 2)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_result_that_does_not_count_when_its_worker_ends_is_a_failure(
+    stage: Stage, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings of the cell may have changed while it ran."""
+    monkeypatch.setattr("dpssl.paper.results._changed_setting", lambda *_: "was made with other settings")
+    outcome = stage.run(cells[:1])
+    assert outcome.failed == [cells[0].name]
+    assert "was made with other settings; not counted" in stage.said[-1]
 
 
 def test_no_cell_begins_when_the_minutes_are_over(stage: Stage, cells: list[Cell]) -> None:
