@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OURS, PAPERS, DEFAULT_LINE = "#0072b2", "#d55e00", "#c00000"
-# With a line style of their own, as colours alone do not tell twelve lines apart.
+# With lines and markers of their own, as colours alone do not tell twelve lines apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-STYLES = ("-", "--", ":")
+STYLES = (("-", "o"), ("--", "s"), (":", "^"))
 
 
 def write_plots(table: Table, results: dict[str, Result], folder: Path, name: str) -> list[Path]:
@@ -83,20 +83,19 @@ def _lines(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> 
     panel = axes[0]
     for index, row in enumerate(table.rows):
         entries = [entry for entry in table.entries if entry.row == row]
-        colour, style = COLOURS[index % len(COLOURS)], STYLES[index // len(COLOURS) % len(STYLES)]
+        colour, (style, marker) = COLOURS[index % len(COLOURS)], STYLES[index // len(COLOURS) % len(STYLES)]
         found = [(entry.x, *_ours(entry, results)) for entry in entries]
         points = [(x, mean, std or 0.0) for x, mean, std in found if x is not None and mean is not None]
         if points:
             xs, means, stds = zip(*points, strict=True)
-            panel.plot(xs, means, style, marker="o", markersize=4, color=colour, label=row)
+            panel.plot(xs, means, style, marker=marker, markersize=4, color=colour, label=row)
             lower, upper = ([m + sign * s for m, s in zip(means, stds, strict=True)] for sign in (-1, 1))
             panel.fill_between(xs, lower, upper, color=colour, alpha=0.15, linewidth=0)
         printed = [(entry.x, number[0]) for entry in entries if (number := as_number(entry.paper))]
         if printed:
             label = None if points else f"{row} (paper)"
-            panel.plot(
-                *zip(*printed, strict=True), "o", color=colour, markersize=5, markerfacecolor="none", label=label
-            )
+            hollow = {"markersize": 5, "markerfacecolor": "none", "linestyle": ""}
+            panel.plot(*zip(*printed, strict=True), marker=marker, color=colour, label=label, **hollow)
     panel.set_xscale("log")
     ticks = sorted({entry.x for entry in table.entries if entry.x is not None})
     panel.set_xticks(ticks, [f"{x:g}" for x in ticks])
