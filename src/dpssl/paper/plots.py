@@ -94,7 +94,7 @@ def _lines(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> 
         printed = [(entry.x, number[0]) for entry in entries if (number := as_number(entry.paper))]
         if printed:
             label = None if points else f"{row} (paper)"
-            hollow = {"markersize": 5, "markerfacecolor": "none", "linestyle": ""}
+            hollow: dict[str, Any] = {"markersize": 5, "markerfacecolor": "none", "linestyle": ""}
             panel.plot(*zip(*printed, strict=True), marker=marker, color=colour, label=label, **hollow)
     panel.set_xscale("log")
     ticks = sorted({entry.x for entry in table.entries if entry.x is not None})
