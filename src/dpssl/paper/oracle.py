@@ -7,6 +7,7 @@ cells of `dpssl paper oracle-regularizer` alone. A file in the run folder says s
 import numpy as np
 
 from dpssl.class_prior import class_prior
+from dpssl.constants import UNLABELED
 from dpssl.errors import RunFolderError
 from dpssl.label_model import covered
 from dpssl.label_model.accuracy import true_accuracy
@@ -30,7 +31,8 @@ def resolve_votes_with_truth(run: Run) -> None:
         data = check_vote_data(
             file.votes, n_classes, run.split.given_labels, None, file.specialties, class_balance=balance
         )
-        exact = true_accuracy(file.votes, run.dataset.truth, n_classes).class_accuracy
+        known = run.dataset.truth != UNLABELED
+        exact = true_accuracy(file.votes[known], run.dataset.truth[known], n_classes).class_accuracy
         settings = PaperSettings(regularizer="class-wise", accuracy_estimator="em")  # "em": not used, the oracle is
         fitted = fit_paper(data, settings, oracle_accuracy=exact)
         soft_labels = np.exp(fitted.predict_log_proba(file.votes))
