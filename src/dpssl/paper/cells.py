@@ -59,6 +59,7 @@ class Cell:
             "method": self.method,
             "steps": self.steps,
             "report": False,
+            "plan": False,  # minutes stop a cell, they do not change its steps
         }
         preset = load_preset(self.preset)
         if self.method == DP_SSL:
