@@ -8,7 +8,6 @@ shares (or counts) in the order of the classes.
 import numpy as np
 from numpy.typing import NDArray
 
-from dpssl.constants import UNLABELED
 from dpssl.errors import InputError
 
 Shares = NDArray[np.float64]  # (C,), positive, sum to 1
@@ -41,7 +40,7 @@ def alignment_prior(setting: str, given_labels: NDArray[np.int64], n_classes: in
 
 def label_shares(given_labels: NDArray[np.int64], n_classes: int) -> Shares:
     """Shares of the classes among the given labels."""
-    counts = np.bincount(given_labels[given_labels != UNLABELED], minlength=n_classes)
+    counts = np.bincount(given_labels[given_labels >= 0], minlength=n_classes)
     return np.asarray(counts / max(1, counts.sum()))
 
 

@@ -14,6 +14,7 @@ from dpssl.baselines.trainer import STAGE as STAGE_FIT
 from dpssl.baselines.trainer import train_baseline
 from dpssl.class_prior import class_prior
 from dpssl.config import DP_SSL
+from dpssl.constants import ABSTAIN
 from dpssl.data.batches import ImageBank
 from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
@@ -39,6 +40,8 @@ RESULTS = {  # of each step, in order; its first file is written last, and tells
     "label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL),
     "train": (END_MODEL, EMBEDDINGS),
 }
+START = "start"  # folder of what a refined run starts from
+NORMALISATION = ("mean", "std")  # of the images, beside the weights of an end model
 STAGES = {"lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
 
 
@@ -92,8 +95,10 @@ def train_labeling_functions(run: Run) -> None:
     bank = _bank(run)
     _forget_what_follows(run, "lfs")
     with run.step("lfs") as watch:
-        network = train_lfs(bank, torch.from_numpy(run.split.given_labels), run.dataset.n_classes, run.config, watch)
+        labels = torch.from_numpy(run.split.training_labels)
+        network = train_lfs(bank, labels, run.dataset.n_classes, run.config, watch, start=_start(run, LF_MODEL))
         found = cast_votes(network, bank)
+        found.votes[run.split.left_out] = ABSTAIN  # nobody may name what belongs to no class
         if run.writes:
             watch.log.rewind("votes", -1)
             watch.log.write("votes", 0, feature_diagnostics(network, bank))
@@ -134,12 +139,13 @@ def train_classifier(run: Run) -> None:
     with run.step("train") as watch:
         network = train_end_model(
             bank,
-            torch.from_numpy(run.split.given_labels),
+            torch.from_numpy(run.split.training_labels),
             torch.from_numpy(file.soft_labels),
             torch.from_numpy(file.covered),
             run.config,
             watch,
             backbone_start=_lf_backbone(run) if run.config.end_model.end_start == "lfs" else None,
+            start=_start(run, END_MODEL),
         )
         _write_classifier(run, network, bank)
     _clear_checkpoints(run, "train")
@@ -201,6 +207,15 @@ def _test_probabilities(run: Run) -> Any:
     model = load_end_model(run.folder, run.device)
     bank = model.bank.with_images(run.dataset.test_images, run.config.run.image_memory)
     return predict_probabilities(model.network, bank).numpy()
+
+
+def _start(run: Run, name: str) -> dict[str, torch.Tensor] | None:
+    """The weights that a network goes on from in a run that refines another."""
+    place = f"{START}/{name}"
+    if not run.has(place):
+        return None
+    tensors, _ = run.folder.read_safetensors(place)
+    return {key: tensor for key, tensor in tensors.items() if key not in NORMALISATION}
 
 
 def _lf_backbone(run: Run) -> dict[str, torch.Tensor]:

@@ -2,7 +2,7 @@
 
 Every file but a log is written whole to a hidden neighbour, synced to the disk and renamed over the old one, so a
 reader sees the file before or the file after, whatever kills the writer. One process writes to a run at a time
-(dpssl.runs holds a lock). Equal content gives equal bytes. Nothing is pickled.
+(it holds the lock). Equal content gives equal bytes. Nothing is pickled.
 """
 
 import io
@@ -84,25 +84,23 @@ class RunFolder:
     def has(self, name: str) -> bool:
         return self.path(name).is_file()
 
-    def lock(self) -> IO[str] | None:
-        """Take the folder for this process, until the file is closed or the process dies. Windows has no such lock."""
+    def lock(self, name: str = LOCK, work: str = "writing to") -> IO[str] | None:
+        """Take the run for this process, until the file is closed or the process dies. Windows has no such lock."""
         try:
             import fcntl
         except ModuleNotFoundError:
             return None
         try:
-            file = self.path(LOCK).open("a+", encoding="utf-8")
+            file = self.path(name).open("a+", encoding="utf-8")
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.truncate(0)
             print(os.getpid(), file=file, flush=True)
             return file
         except BlockingIOError:
-            pid = self.read_text(LOCK).strip()
-            raise RunFolderError(
-                f"another dpssl (pid {pid}) is writing to {self.folder}; wait for it or stop it"
-            ) from None
+            pid = self.read_text(name).strip()
+            raise RunFolderError(f"another dpssl (pid {pid}) is {work} {self.folder}; wait for it or stop it") from None
         except OSError as error:
-            raise RunFolderError(f"{self.path(LOCK)}: cannot be locked ({error}); check the permissions") from error
+            raise RunFolderError(f"{self.path(name)}: cannot be locked ({error}); check the permissions") from error
 
     # Text and JSON
 

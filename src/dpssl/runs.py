@@ -166,6 +166,31 @@ def _read(config: Config, progress: bool) -> tuple[Dataset, Dataset, Split]:
     return everything, dataset, split
 
 
+def derive_run(
+    parent: Run,
+    config: Config,
+    labels: tuple[Dataset, Split],
+    out: str | None,
+    prepare: Callable[[RunFolder], None],
+) -> Run:
+    """A new run on the images of `parent`, with other settings and labels; `prepare` writes what it starts from.
+
+    config.toml comes last: without it a folder that a kill left cannot be resumed as a run of another kind.
+    """
+    check(config)
+    _use_threads(config)
+    dataset, split = labels
+    check_on_data(config, dataset, split)
+    environment = _environment(config)
+    folder = RunFolder.create(out)
+    run = Run(folder, config, dataset, split, environment, folder.lock(), parent.progress)
+    _note_images(folder, dataset, parent.folder.read_json(IMAGES))
+    folder.write_json(SPLIT, split_to_json(dataset, split))
+    prepare(folder)
+    _write_config(run)
+    return run
+
+
 def _with_absolute_paths(config: Config) -> Config:
     """Later commands may be given in another folder."""
     given = {"labels": config.data.labels, "backbone_weights": config.backbone.backbone_weights}

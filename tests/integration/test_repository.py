@@ -18,7 +18,9 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/")
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 UNSAFE_CALLS = {"eval", "exec", "torch.load", "torch.save", "joblib.load", "joblib.dump"}
 # Present on a bare GPU machine; everything else has to be imported where it is used.
-BARE_MACHINE_LACKS = ("scipy", "sklearn", "tqdm", "pandas", "pyarrow", "matplotlib", "jinja2")
+BARE_MACHINE_LACKS = (
+    "scipy", "sklearn", "tqdm", "pandas", "pyarrow", "matplotlib", "jinja2", "fastapi", "uvicorn"
+)  # fmt: skip
 
 
 def relative(path: Path) -> str:

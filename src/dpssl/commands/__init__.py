@@ -1,11 +1,13 @@
 """The commands of `dpssl`, one module a subject."""
 
-from dpssl.commands import data, export, fit, paper, predict, report, steps
+from dpssl.commands import data, export, fit, paper, predict, refine, report, review, steps
 from dpssl.commands.command import Command
 
 ALL: tuple[Command, ...] = (
     *steps.COMMANDS,
     *report.COMMANDS,
+    *review.COMMANDS,
+    *refine.COMMANDS,
     *data.COMMANDS,
     *fit.COMMANDS,
     *export.COMMANDS,

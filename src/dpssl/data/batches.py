@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpssl.constants import LEFT_OUT, UNLABELED
 from dpssl.errors import TrainingError
 
 SHARE_FOR_IMAGES = 0.5  # of the free memory: the rest is for activations
@@ -119,10 +120,10 @@ class LabeledImages:
 def unlabeled_pool(given_labels: Tensor, with_labeled: bool) -> Tensor:
     """Positions that unlabelled batches are drawn from: all, as in FixMatch, or those without a given label.
 
-    All of them also where each has a label, as a fully supervised baseline sees them.
+    All of them also where each has a label, as a fully supervised baseline sees them. Never those left out.
     """
-    unlabeled = given_labels < 0
-    wanted = torch.ones_like(unlabeled) if with_labeled or not unlabeled.any() else unlabeled
+    unlabeled = given_labels == UNLABELED
+    wanted = given_labels != LEFT_OUT if with_labeled or not unlabeled.any() else unlabeled
     return torch.nonzero(wanted).flatten()
 
 

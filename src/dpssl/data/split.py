@@ -1,12 +1,12 @@
 """Which images are labelled, which are to be labelled, which are held out: the content of `split.json`.
 
-`labeled` and `unlabeled` part the images of the dataset. As in FixMatch, training draws its unlabelled batches from all
-of them, labelled ones included (`--labeled-in-unlabeled`); annotation metrics, though, count `unlabeled` alone: a given
-label is no annotation.
+`labeled` and `unlabeled` part the images of the dataset, but for those that a person found to be of no class. As in
+FixMatch, training draws its unlabelled batches from all of them, labelled ones included (`--labeled-in-unlabeled`);
+annotation metrics, though, count `unlabeled` alone: a given label is no annotation.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl.config import DataConfig
-from dpssl.constants import UNLABELED
+from dpssl.constants import LEFT_OUT, UNLABELED
 from dpssl.data.label_choice import read_ids, reveal_ids, reveal_number
 from dpssl.data.table import Dataset, Ids, Labels
 from dpssl.errors import InputError
@@ -30,6 +30,14 @@ class Split:
     unlabeled: Positions  # (n - n_labels,) ascending
     test: Positions  # (m,) into test_images
     given_labels: Labels  # (n,) -1 for the unlabelled
+    left_out: Positions = field(default_factory=lambda: np.empty(0, np.int64))  # of none of the classes, a person said
+
+    @property
+    def training_labels(self) -> Labels:
+        """(n,) what training may know: given labels, UNLABELED, or LEFT_OUT."""
+        labels = self.given_labels.copy()
+        labels[self.left_out] = LEFT_OUT
+        return labels
 
 
 def make_split(
@@ -62,7 +70,7 @@ def make_split(
     given = dataset.given_labels
     if not (given != UNLABELED).any():
         given = reveal_number(dataset, n_labels, labels_per_class, fold, label_draws)
-    return _with_labels(dataset, given)
+    return with_labels(dataset, given)
 
 
 def every_known_label(dataset: Dataset, split: Split) -> Labels:
@@ -99,10 +107,12 @@ def split_as_asked(dataset: Dataset, settings: DataConfig, seed: int) -> tuple[D
 
 def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
     """The split as ids, so that it outlives the order of the rows."""
+    left_out = {"left_out": dataset.ids[split.left_out].tolist()} if len(split.left_out) else {}
     return {
         "labeled": {str(dataset.ids[row]): int(split.given_labels[row]) for row in split.labeled},
         "unlabeled": dataset.ids[split.unlabeled].tolist(),
         "test": dataset.test_ids[split.test].tolist(),
+        **left_out,
     }
 
 
@@ -111,18 +121,21 @@ def split_from_json(dataset: Dataset, document: Mapping[str, Any]) -> tuple[Data
     try:
         labeled = {str(name): int(label) for name, label in document["labeled"].items()}
         unlabeled, test = list(map(str, document["unlabeled"])), list(map(str, document["test"]))
+        left_out = list(map(str, document.get("left_out", [])))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"split.json: misses `labeled`, `unlabeled` or `test` ({error!r}); start a new run") from error
     if len(dataset.test_images) == 0:
         dataset = _hold_out(dataset, _positions(dataset.ids, test))
-    _check_same_ids(dataset.ids, [*labeled, *unlabeled])
+    _check_same_ids(dataset.ids, [*labeled, *unlabeled, *left_out])
     _check_same_ids(dataset.test_ids, test)
     given = np.full(len(dataset.ids), UNLABELED, dtype=np.int64)
     given[_positions(dataset.ids, list(labeled))] = list(labeled.values())
-    return _with_labels(dataset, given)
+    return with_labels(dataset, given, _positions(dataset.ids, left_out))
 
 
-def _with_labels(dataset: Dataset, given: Labels) -> tuple[Dataset, Split]:
+def with_labels(dataset: Dataset, given: Labels, left_out: Positions | None = None) -> tuple[Dataset, Split]:
+    """The dataset and split in which `given` (n,) are the labels that a run may see."""
+    left_out = np.empty(0, np.int64) if left_out is None else left_out
     dataset = replace(dataset, given_labels=given)
     counts = np.bincount(given[given != UNLABELED], minlength=dataset.n_classes)
     if (counts == 0).any():
@@ -136,9 +149,10 @@ def _with_labels(dataset: Dataset, given: Labels) -> tuple[Dataset, Split]:
         )
     split = Split(
         labeled=np.flatnonzero(given != UNLABELED),
-        unlabeled=np.flatnonzero(given == UNLABELED),
+        unlabeled=np.setdiff1d(np.flatnonzero(given == UNLABELED), left_out),
         test=np.arange(len(dataset.test_images)),
         given_labels=given,
+        left_out=left_out,
     )
     return dataset, split
 

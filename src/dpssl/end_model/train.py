@@ -43,10 +43,12 @@ def train_end_model(
     watch: Watch,
     backbone_start: Mapping[str, Tensor] | None = None,
     backbone: nn.Module | None = None,
+    start: Mapping[str, Tensor] | None = None,
 ) -> Classifier:
     """Train on `given_labels` (n,), -1 for the unlabelled, and `soft_labels` (n, C) where `covered` (n,).
 
-    `backbone_start` are weights to start the backbone from (`--end-start lfs`); `backbone` replaces the configured one.
+    `backbone_start` are weights to start the backbone from (`--end-start lfs`); `backbone` replaces the configured one;
+    `start` are weights of the whole network to go on from.
     """
     settings, device = config.end_model, bank.device
     n_classes = soft_labels.shape[1]
@@ -58,6 +60,8 @@ def train_end_model(
         initialize_head(network.head, generator)
         if backbone_start is not None:
             network.backbone.load_state_dict(backbone_start)
+        if start is not None:
+            network.load_state_dict(start)
         network.to(device).train()
         share_batch_statistics(network, distributed.share(), distributed.add_up)
         optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)

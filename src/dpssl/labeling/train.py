@@ -6,7 +6,7 @@ winners and phase B trains with abstention on labelled and unlabelled images.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -80,8 +80,18 @@ def backbone_gradient_scale(settings: LabelingConfig) -> float:
     return 1 / settings.n_lfs
 
 
-def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Config, watch: Watch) -> LFNetwork:
-    """Both phases. `given_labels` (n,) holds -1 for the unlabelled. Returns the network with its averaged weights."""
+def train_lfs(
+    bank: ImageBank,
+    given_labels: Tensor,
+    n_classes: int,
+    config: Config,
+    watch: Watch,
+    start: Mapping[str, Tensor] | None = None,
+) -> LFNetwork:
+    """Both phases. `given_labels` (n,) holds -1 for the unlabelled. Returns the network with its averaged weights.
+
+    `start` are weights to go on from: the network has its specialised sets then, and the first phase is left out.
+    """
     settings = config.labeling
     if settings.fairness_weight and distributed.share().size > 1:
         raise InputError(
@@ -90,6 +100,8 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
         )
     with batch_that_fits("--batch-size", settings.batch_size):
         network = start_network(config, n_classes, bank)
+        if start is not None:
+            network.load_state_dict(start)
         share_batch_statistics(network, distributed.share(), distributed.add_up)
         device = bank.device
         balance = alignment_prior(config.label_model.class_prior, given_labels.cpu().numpy(), n_classes)
@@ -108,7 +120,7 @@ def train_lfs(bank: ImageBank, given_labels: Tensor, n_classes: int, config: Con
             config,
             watch,
         )
-        if settings.mcl and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
+        if settings.mcl and start is None and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
             _run_multiple_choice(setup)
         _run_semi_supervised(setup)
         optimizer.use_average()

@@ -14,6 +14,7 @@ from dpssl.config import Config, flag, options
 from dpssl.data.split import Split
 from dpssl.data.table import Dataset
 from dpssl.report.advice import advise
+from dpssl.report.change import read_change
 from dpssl.report.contents import RunContents, read_contents
 from dpssl.report.evaluation import Evaluation, evaluate_labels
 from dpssl.report.gallery import class_galleries
@@ -95,6 +96,7 @@ def _sections(contents: RunContents) -> dict[str, Any]:
         "seed": contents.config.run.seed,
         "method": contents.config.baseline.method,
         "headlines": headlines(contents),
+        "change": read_change(contents, labels),
         "advice": advise(contents, lfs),
         "confidence_plots": confidence_plots(labels, names, evaluation) if labels is not None else None,
         "class_plots": class_plots(contents, labels, evaluation) if labels is not None else None,

@@ -11,12 +11,12 @@ LOSSLESS_SIDE = 48  # pictures up to this side stay as they are: enlarged by the
 JPEG_QUALITY = 82
 
 
-def picture_bytes(pixels: NDArray[Any]) -> tuple[bytes, str]:
-    """A picture of one image (H, W, channels) uint8, no side above LONGEST_SIDE, and its media type."""
+def picture_bytes(pixels: NDArray[Any], longest_side: int = LONGEST_SIDE) -> tuple[bytes, str]:
+    """A picture of one image (H, W, channels) uint8, no side above `longest_side`, and its media type."""
     from PIL import Image
 
     image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
-    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Image.Resampling.LANCZOS)
+    image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
     lossless = max(pixels.shape[:2]) <= LOSSLESS_SIDE
     content = io.BytesIO()
     if lossless:

@@ -1,4 +1,4 @@
-"""Run folders made up for the report: votes, soft labels, features and a log of any size, in an instant."""
+"""Run folders made up for the report and the review page: votes, soft labels, features and a log, in an instant."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,0 +1,80 @@
+"""What a refinement has changed: the run it started from beside the run as it is now."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpssl.report.contents import Labels, RunContents
+from dpssl.report.gallery import Picture, picture
+from dpssl.report.names import percent, probability, shown
+
+START, REFINED, LABELS_BEFORE = "start", "refined.json", "labels.npz"  # what `dpssl refine` leaves of the run before
+MOST_PICTURES = 12
+
+
+@dataclass(frozen=True)
+class BeforeAndAfter:
+    name: str
+    before: str
+    after: str
+    needs_truth: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    refined_from: str
+    n_reviewed: int
+    n_corrected: int
+    n_left_out: int
+    n_relabeled: int  # of the images that nobody reviewed
+    rows: list[BeforeAndAfter]
+    pictures: list[Picture]  # of those that changed, the surest first
+
+
+def read_change(contents: RunContents, labels: Labels | None) -> Change | None:
+    """None where the run refines no other, or has no labels yet."""
+    folder = contents.folder
+    if labels is None or not folder.has(f"{START}/{REFINED}"):
+        return None
+    noted = folder.read_json(f"{START}/{REFINED}")
+    before = folder.read_arrays(f"{START}/{LABELS_BEFORE}", "label", "confidence")
+    compared = np.flatnonzero(before["label"][labels.rows] >= 0)  # had a label then and now, and nobody gave it
+    rows = labels.rows[compared]
+    changed = compared[before["label"][rows] != labels.label[compared]]
+    surest_first = changed[np.argsort(-labels.confidence[changed], kind="stable")]
+    names = contents.class_names
+    earlier = float(before["confidence"][rows].astype(np.float64).mean()) if len(rows) else 0.0
+    now = float(labels.confidence[compared].mean()) if len(rows) else 0.0
+    return Change(
+        refined_from=shown(noted["refined_from"]),
+        n_reviewed=noted["n_reviewed"],
+        n_corrected=noted["n_corrected"],
+        n_left_out=noted["n_left_out"],
+        n_relabeled=len(changed),
+        rows=[BeforeAndAfter("mean confidence", probability(earlier), probability(now)), *_scores(contents, noted)],
+        pictures=[
+            picture(
+                contents,
+                int(labels.rows[at]),
+                (
+                    f"was {shown(names[before['label'][labels.rows[at]]])}",
+                    f"now {probability(labels.confidence[at])} {shown(names[labels.label[at]])}",
+                ),
+            )
+            for at in surest_first[:MOST_PICTURES]
+        ],
+    )
+
+
+def _scores(contents: RunContents, noted: dict[str, dict[str, float | None]]) -> list[BeforeAndAfter]:
+    shown_scores = {
+        "coverage": ("coverage", False),
+        "annotation_accuracy": ("annotation accuracy", True),
+        "test_accuracy": ("test accuracy", True),
+    }
+    found = []
+    for key, (name, needs_truth) in shown_scores.items():
+        before, after = noted["summary"].get(key), contents.summary.get(key)
+        if before is not None and after is not None:
+            found.append(BeforeAndAfter(name, percent(before), percent(after), needs_truth))
+    return found

@@ -1,0 +1,1 @@
+"""Labels corrected by a person: the queue of images, `corrections.csv`, and the page to work on. Loads no network."""
