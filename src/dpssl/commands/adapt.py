@@ -1,4 +1,4 @@
-"""Settings that wait for the data: the preset of small images, and a plan that fits `--max-minutes`.
+"""Settings that wait for the data: a preset by the size of the images, and a plan that fits `--max-minutes`.
 
 Flags, a `--config` file and a named `--preset` are never overruled. Whatever is chosen is stated, and stands in
 config.toml like any other setting.
@@ -9,7 +9,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpssl.config import DP_SSL, WIDE_RESNET, Config, config_file_values, default_preset, preset_values, with_values
+from dpssl.config import (
+    DP_SSL,
+    SMALL_PRESET,
+    WIDE_RESNET,
+    Config,
+    config_file_values,
+    default_preset,
+    preset_values,
+    with_values,
+)
 
 if TYPE_CHECKING:
     from dpssl.data.split import Split
@@ -39,7 +48,7 @@ def adapted(
         if not (plans and config.baseline.method == DP_SSL and config.backbone.backbone == WIDE_RESNET):
             return with_values(config, {"plan": False})
         if config.run.max_minutes and config.run.plan and "steps" not in given:
-            return _planned(config, given, dataset, split, started, has_preset=preset is not None)
+            return _planned(config, given, dataset, split, started, has_preset=preset == SMALL_PRESET)
         if not config.run.max_minutes:
             _warn_of_hours(config, dataset, split)
         return with_values(config, {"plan": False})

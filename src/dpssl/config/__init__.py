@@ -2,6 +2,7 @@
 
 from dpssl.config.files import (
     FREE_TO_CHANGE,
+    SMALL_PRESET,
     SMALL_SIDE,
     Option,
     config_file_values,
@@ -45,6 +46,7 @@ __all__ = [
     "FREE_TO_CHANGE",
     "FROM_CACHE",
     "METHODS",
+    "SMALL_PRESET",
     "SMALL_SIDE",
     "TIMM_PREFIX",
     "WIDE_RESNET",

@@ -16,6 +16,7 @@ from dpssl.config.sections import Config, flag
 from dpssl.errors import InputError
 
 SMALL_SIDE = 16  # pixels; a Wide ResNet-28 would leave nothing of a smaller image
+SMALL_PRESET, LARGE_PRESET = "digits", "photos"  # for images up to that side, and above it
 # These may change from command to command. The first three never change a result, nor do minutes unless a run that was
 # planned for them falls behind; another device or number of threads rounds differently, and a checkpoint continues on
 # its own kind of device only (see dpssl.training.watch).
@@ -144,10 +145,12 @@ def _preset_text(name: str) -> str:
 
 
 def default_preset(data: str, image_side: int | None = None) -> str | None:
-    """The preset for data without one: that of its own name, or for small images (`image_side` pixels) digits'."""
-    if data in preset_names():
+    """The preset for data without one: the embedded set has its own, others go by their side in pixels, once known."""
+    if data == SMALL_PRESET:
         return data
-    return "digits" if image_side is not None and image_side <= SMALL_SIDE else None
+    if image_side is None:
+        return None
+    return SMALL_PRESET if image_side <= SMALL_SIDE else LARGE_PRESET
 
 
 def load_config_file(path: str | Path, base: Config | None = None) -> Config:

@@ -243,10 +243,11 @@ class LabelingConfig(Section):
         super().__post_init__()
         if 0 < self.sharpness_range < 1:
             raise InputError(f"--sharpness-range {self.sharpness_range}: must be 0 or at least 1")
-        if self.adaptive_threshold and self.pseudo_labels != "consensus":
-            raise InputError("--adaptive-threshold: only with --pseudo-labels consensus")
-        if self.fairness_weight and not self.adaptive_threshold:
-            raise InputError(f"--fairness-weight {self.fairness_weight}: only with --adaptive-threshold true")
+        if self.fairness_weight and not (self.adaptive_threshold and self.pseudo_labels == "consensus"):
+            raise InputError(
+                f"--fairness-weight {self.fairness_weight}: only with --pseudo-labels consensus and "
+                "--adaptive-threshold true"
+            )
 
 
 @dataclass(frozen=True)

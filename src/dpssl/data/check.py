@@ -82,11 +82,11 @@ def _describe_run(settings: DataConfig, dataset: Dataset) -> Iterator[str]:
     counts = np.bincount(given, minlength=dataset.n_classes)
     per_class = dict(zip(dataset.class_names, counts.tolist(), strict=True))
     yield _row("labels", f"{len(given)}, {counts.min()} to {counts.max()} a class: {_balance(per_class)}")
-    preset = default_preset(settings.data)
+    preset = default_preset(settings.data, max(height, width))
     yield (
         f"dpssl run would label {len(dataset.images) - len(given):,} images of {width}x{height} in "
         f"{'grey' if channels == 1 else 'colour'} from {len(given)} labels of {dataset.n_classes} classes, test on "
-        f"{len(dataset.test_images):,}, and start from {f'preset {preset}' if preset else 'the default settings'}"
+        f"{len(dataset.test_images):,}, and start from preset {preset}"
     )
 
 

@@ -98,7 +98,7 @@ def test_the_consensus_is_aligned_to_the_class_balance() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"adaptive_threshold": True}, "--adaptive-threshold: only with --pseudo-labels consensus"),
+        ({"adaptive_threshold": True, "fairness_weight": 0.1}, "--fairness-weight 0.1: only with --pseudo-labels cons"),
         ({"pseudo_labels": "consensus", "fairness_weight": 0.1}, "--fairness-weight 0.1: only with"),
         ({"sharpness_range": 0.5}, "--sharpness-range 0.5: must be 0 or at least 1"),
     ],
