@@ -57,7 +57,7 @@ SHORT_RUN = {  # as in the presets for photographs
 }
 SMALL_RUN = SHORT_RUN | {
     "batch_size": 16,
-    "unlabeled_ratio": 6,
+    "unlabeled_ratio": 3,  # more steps for the time: 70.7 % against 68.8 on Fashion-MNIST, 97.6 against 94.2 on digits
     "end_batch_size": 16,
     "end_unlabeled_ratio": 6,
     "window": 10,
