@@ -45,6 +45,7 @@ from dpssl.run_folder import RunFolder
 from dpssl.step_files import damaged_table
 from dpssl.training.distributed import anyone, is_writer, on_writer, share, writer_first
 from dpssl.training.precision import pick_device
+from dpssl.training.run_log import require_tensorboard
 from dpssl.training.watch import StopRequested, Watch
 
 CONFIG, IMAGES, SPLIT, PROGRESS = "config.toml", "images.json", "split.json", "progress.json"
@@ -106,12 +107,14 @@ class Run:
             due_minutes=due,
             checkpoint_minutes=limits.checkpoint_minutes,
             progress=self.progress,
+            track=limits.track,
         )
         try:
             yield self.watch
             taken = round(self.watch.minutes(), 4)
             on_writer(lambda: self.note_minutes({**self.minutes(), name: taken}))  # the others wait for its files
         finally:
+            self.watch.log.close()
             self.watch = None
 
     def stop(self) -> None:
@@ -315,6 +318,8 @@ def _checksum_of_settings(document: dict[str, Any]) -> str:
 
 def check(config: Config) -> None:
     """What would otherwise fail only after minutes of training."""
+    if config.run.track:
+        require_tensorboard()
     if config.labeling.mcl:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
     with torch.device("meta"):  # the shapes alone

@@ -17,10 +17,10 @@ from dpssl.errors import InputError
 
 SMALL_SIDE = 16  # pixels; a Wide ResNet-28 would leave nothing of a smaller image
 SMALL_PRESET, LARGE_PRESET = "digits", "photos"  # for images up to that side, and above it
-# These may change from command to command. The first three never change a result, nor do minutes unless a run that was
+# These may change from command to command. The first four never change a result, nor do minutes unless a run that was
 # planned for them falls behind; another device or number of threads rounds differently, and a checkpoint continues on
 # its own kind of device only (see dpssl.training.watch).
-FREE_TO_CHANGE = ("checkpoint_minutes", "image_memory", "report", "max_minutes", "plan", "device", "threads")
+FREE_TO_CHANGE = ("checkpoint_minutes", "image_memory", "report", "track", "max_minutes", "plan", "device", "threads")
 
 
 @dataclass(frozen=True)

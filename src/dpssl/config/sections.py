@@ -98,6 +98,7 @@ class RunConfig(Section):
     )
     threads: int = option(0, "CPU threads; 0 = all cores. The same seed and thread count give the same bytes", least=0)
     report: bool = option(True, "write report.html, a page that shows the run, when a command is done with it")
+    track: bool = option(False, "write the training curves for TensorBoard too (extra `track`)")
 
 
 @dataclass(frozen=True)

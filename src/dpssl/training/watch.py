@@ -34,10 +34,11 @@ class Watch:
         checkpoint_minutes: float = 2.0,
         minutes_before: float = 0.0,
         progress: bool = True,
+        track: bool = False,
     ) -> None:
         self.folder, self.settings = folder, dict(settings or {})
         self.max_minutes, self.checkpoint_minutes, self.progress = max_minutes, checkpoint_minutes, progress
-        self.log = RunLog(folder / "metrics.jsonl" if folder else None)
+        self.log = RunLog(folder / "metrics.jsonl" if folder else None, track)
         self.due_minutes = due_minutes  # from now: stages with `fits_time` end by then
         self.stop_requested = False
         self._started = time.monotonic()
