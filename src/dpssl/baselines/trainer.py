@@ -62,6 +62,7 @@ def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Conf
             learning_rate=lambda step: cosine_learning_rate(
                 step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
             ),
+            fresh_statistics=config.optim.fresh_statistics,
         )
         train_stage(
             stage, compute, TrainState(optimizer, {"network": network, "system": system}, draws), watch, feed=feed

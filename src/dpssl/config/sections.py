@@ -155,6 +155,9 @@ class OptimConfig(Section):
     final_lr_fraction: float = option(
         0.0, "share of the learning rate left at the end; FixMatch's 7/16 cosine leaves .195", least=0, most=1
     )
+    fresh_statistics: bool = option(
+        True, "at the end, measure the batch statistics anew for the averaged weights; off: the running ones"
+    )
     compile: bool = option(False, "compile augmentation and heads on a GPU: faster steps after half a minute's wait")
     precision: str = option(
         "auto", "of the backbone; auto is bfloat16 on a GPU", choices=("auto", "float32", "bfloat16")

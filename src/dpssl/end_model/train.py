@@ -101,6 +101,7 @@ def train_end_model(
             learning_rate=lambda step: cosine_learning_rate(
                 step, settings.end_steps, settings.end_learning_rate, config.optim.final_lr_fraction
             ),
+            fresh_statistics=config.optim.fresh_statistics,
             fits_time=True,
         )
         train_stage(stage, compute, TrainState(optimizer, {"network": network}, draws), watch, feed=feed)

@@ -223,6 +223,7 @@ def _run_semi_supervised(setup: _Setup) -> None:
         learning_rate=lambda step: cosine_learning_rate(
             step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
         ),
+        fresh_statistics=config.optim.fresh_statistics,
         fits_time=True,
     )
     train_stage(stage, compute, state, setup.watch, feed=feed)

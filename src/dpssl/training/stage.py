@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dpssl.data.feed import Feed
 from dpssl.training.loop import run_windows
 from dpssl.training.schedule import Pace, Schedule
+from dpssl.training.statistics import settle_statistics
 from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
 from dpssl.training.watch import Watch
 
@@ -20,6 +21,7 @@ class Stage:
     n_steps: int
     window: int  # steps between two log lines
     learning_rate: Callable[[float], float]  # of a step, or of a place between two
+    fresh_statistics: bool = False  # measured anew at the end, for the averaged weights: dpssl.training.statistics
     fits_time: bool = False  # fewer or more steps where the run has a time budget: dpssl.training.schedule
 
 
@@ -64,6 +66,8 @@ def train_stage(
             learning_rate=lambda step: stage.learning_rate(schedule.position(step)),
             after_window=after_window,
         )
+        if stage.fresh_statistics:
+            settle_statistics(state, compute, feed.advance if feed else lambda: None)
     watch.end()
     if schedule.changes:
         pace_met = "slower" if schedule.n_steps < stage.n_steps else "faster"
