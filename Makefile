@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 TORCH_SOURCE := $(if $(TORCH_INDEX),--index-url https://download.pytorch.org/whl/$(TORCH_INDEX))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser check format bench-decode bench-digits bench-label-model wheel clean
+.PHONY: help run test browser check format bench-decode bench-digits bench-review bench-label-model wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ bench-decode: $(VENV)/installed ## Decoding image files beside a plain Pillow lo
 
 bench-digits: $(VENV)/installed ## Ours beside the other systems on digits; writes results/digits.json
 	$(BIN)/python benchmarks/digits.py $(ARGS)
+
+bench-review: $(VENV)/installed ## Digits: reviewing useful images against random ones; writes results/review.json
+	$(BIN)/python benchmarks/review.py $(ARGS)
 
 bench-label-model: $(VENV)/installed-bench ## Our label model beside other packages' on the same votes
 	$(BIN)/python benchmarks/label_model.py $(ARGS)

@@ -1,6 +1,7 @@
 """`dpssl review RUN`: a local web page to look at a run's labels and correct them."""
 
 import argparse
+import sys
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
@@ -24,6 +25,7 @@ def run_review(chosen: dict[str, Any]) -> int:
     if not run.folder.has(SOFT_LABELS):
         raise InputError(f"{chosen['source']}: has no labels to review yet; finish it with `dpssl resume`")
     contents = read_contents(run.folder, run.config, run.environment, run.dataset, run.split)
+    print(f"putting {len(run.dataset.ids):,} images in order of usefulness", file=sys.stderr)
     with suppress(KeyboardInterrupt):  # the way it ends
         serve(contents, chosen["who"] or _user(), chosen["host"], chosen["port"])
     return 0

@@ -37,6 +37,9 @@ class ReviewServer:
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # nobody stands in between whose word would count
+            http="h11",  # whose limit below bounds the headers
+            ws="none",
             lifespan="off",
             limit_concurrency=200,
             h11_max_incomplete_event_size=16 * 1024,

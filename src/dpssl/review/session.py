@@ -101,18 +101,12 @@ class ReviewSession:
 
     def image(self, row: int) -> dict[str, Any]:
         """What stands below a picture."""
-        contents = self.contents
-        best = []
-        if contents.soft_labels is not None and contents.soft_labels.covered[row]:
-            probabilities = contents.soft_labels.soft_labels[row]
-            order = np.argsort(-probabilities, kind="stable")[:2]
-            best = [[int(label), float(probabilities[label])] for label in order]
         return {
             "row": row,
-            "id": shown(str(contents.dataset.ids[row])),
+            "id": shown(str(self.contents.dataset.ids[row])),
             "label": int(self.queue.labels[row]),
-            "given": bool(contents.split.given_labels[row] >= 0),
-            "best": best,
+            "given": bool(self.contents.split.given_labels[row] >= 0),
+            "probabilities": self._probabilities(row),
             "decision": int(self.log.decisions[row]),
             "n_alike": int(self.queue.n_alike[row]),
         }
@@ -121,7 +115,6 @@ class ReviewSession:
         """Why the run believes what it does: probabilities, who said what, and the given labels that look alike."""
         return {
             **self.image(row),
-            "probabilities": self._probabilities(row),
             "votes": self._votes(row),
             "neighbours": self._neighbours(row),
             "history": [
@@ -132,6 +125,7 @@ class ReviewSession:
         }
 
     def _probabilities(self, row: int) -> list[list[float]]:
+        """The likeliest classes and their probabilities; empty without a vote."""
         soft = self.contents.soft_labels
         if soft is None or not soft.covered[row]:
             return []

@@ -284,3 +284,12 @@ def test_the_page_itself_has_no_inline_script_or_style(page: Any) -> None:
     assert len(scripts) > 3
     for script in scripts:
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script.read_text())
+
+
+def test_of_many_classes_each_image_comes_with_its_likeliest(make_run: Any) -> None:
+    """Keys give those, so they must be there before the reasons are."""
+    session = ReviewSession(make_run(n=300, class_names=[f"class {label}" for label in range(40)]).contents(), "Ada")
+    image = session.page("useful", 0, 1)["images"][0]
+    soft = session.contents.soft_labels.soft_labels[image["row"]]
+    assert [label for label, _ in image["probabilities"]] == np.argsort(-soft, kind="stable")[:6].tolist()
+    session.close()

@@ -89,18 +89,18 @@ function choose(at, { focus = true } = {}) {
 }
 
 async function explain(image) {
-  if (state.about.classes.length <= CLASS_KEYS.length) showClasses(state.about.classes.map((_, label) => label), image);
+  showClasses(image);
   const question = `${asked}/${image.row}`;
   state.explained = question;
   const found = await get(`/api/images/${image.row}`);
   if (state.explained !== question) return;
   drawDetail(find("detail"), found, state.about);
-  if (state.about.classes.length > CLASS_KEYS.length) showClasses(found.probabilities.map(([label]) => label), image);
 }
 
 // Buttons for the classes; of more than there are keys, for those likely for this image, and a list of all.
-function showClasses(labels, image) {
+function showClasses(image) {
   const { classes } = state.about;
+  const labels = classes.length > CLASS_KEYS.length ? image.probabilities.map(([label]) => label) : [...classes.keys()];
   const held = image.decision === UNDECIDED ? image.label : image.decision;
   if (keyed.join() !== labels.join() || !find("classes").children.length) {
     keyed = labels;
@@ -227,13 +227,18 @@ function moveRow(by) {
 
 // Saying what is wrong
 
-function warn(text) {
+function warn(text, kind = "advice") {
   find("notice").textContent = text;
+  find("notice").dataset.kind = kind;
   find("notice").hidden = false;
 }
 
+// `what` was lost by it, where something was: that stays to be read until the next decision is saved.
 function complain(problem, what = "") {
-  warn(`${what ? `${what}: ` : ""}${problem.message}${problem instanceof Unreached ? ". Is dpssl review still running?" : ""}`);
+  if (!what && !find("notice").hidden && find("notice").dataset.kind === "lost") return;
+  const unreached = problem instanceof Unreached;
+  const text = `${what ? `${what}: ` : ""}${problem.message}${unreached ? ". Is dpssl review still running?" : ""}`;
+  warn(text, what ? "lost" : unreached ? "unreached" : "refused");
 }
 
 const ACTIONS = {
@@ -259,11 +264,9 @@ async function poll() {
   try {
     const found = await get("/api/changes", { since: state.version });
     if (found.version !== state.version) settle(found);
-    else find("notice").hidden ||= find("notice").dataset.kind === "poll";
-    delete find("notice").dataset.kind;
+    else if (find("notice").dataset.kind === "unreached") find("notice").hidden = true;
   } catch (problem) {
     complain(problem);
-    find("notice").dataset.kind = "poll";
   }
 }
 

@@ -20,8 +20,8 @@ export function makeTile(image, at, about) {
 // What may change of a tile while it is shown.
 export function drawTile(tile, image, about) {
   const [said, next] = tile.querySelectorAll("span");
-  const [best, second] = image.best;
-  const believed = image.label >= 0 && best ? (image.best.find(([label]) => label === image.label)?.[1] ?? 0) : null;
+  const second = image.probabilities[1];
+  const believed = image.probabilities.find(([label]) => label === image.label)?.[1] ?? null;
   const runSays = image.label < 0 ? "no label" : about.classes[image.label];
   const { decision } = image;
   const state = decision === UNDECIDED ? "open" : decision === NO_CLASS ? "out" : decision === image.label ? "kept" : "changed";

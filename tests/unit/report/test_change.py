@@ -1,0 +1,58 @@
+"""What a report says of a run that refines another."""
+
+from typing import Any
+
+import numpy as np
+
+from dpssl.report.change import read_change
+
+
+def refined(made: Any, flipped: int) -> Any:
+    """As if the run before had another label on the first `flipped` images that have one, and none on the next."""
+    contents = made.contents()
+    labels = contents.labels
+    label = np.full(len(contents.dataset.ids), -1)
+    label[labels.rows] = labels.label
+    label[labels.rows[:flipped]] = (labels.label[:flipped] + 1) % 3
+    label[labels.rows[flipped]] = -1
+    made.folder.write_arrays("start/labels.npz", label=label, confidence=np.full(len(label), 0.5, np.float16))
+    made.folder.write_json(
+        "start/refined.json",
+        {
+            "refined_from": "runs/<b>first</b>",
+            "n_reviewed": 40,
+            "n_corrected": 12,
+            "n_left_out": 3,
+            "summary": {"annotation_accuracy": 0.8, "coverage": 0.9, "test_accuracy": None},
+        },
+    )
+    return contents
+
+
+def test_labels_that_changed_are_counted_and_shown_surest_first(make_run: Any) -> None:
+    made = make_run()
+    contents = refined(made, flipped=5)
+    labels, names = contents.labels, contents.class_names
+    change = read_change(contents, labels)
+    assert (change.n_reviewed, change.n_corrected, change.n_left_out, change.n_relabeled) == (40, 12, 3, 5)
+    surest = sorted(range(5), key=lambda at: -labels.confidence[at])
+    assert [picture.name for picture in change.pictures] == [f"image-{labels.rows[at]}" for at in surest]
+    assert change.pictures[0].caption[0] == f"was {names[(labels.label[surest[0]] + 1) % 3]}"
+    table = {row.name: (row.before, row.after, row.needs_truth) for row in change.rows}
+    assert table["mean confidence"][0] == "50.0 %"
+    assert table["annotation accuracy"] == ("80.0 %", "91.0 %", True)
+    assert "test accuracy" not in table
+
+
+def test_the_page_tells_it_with_names_as_text(make_run: Any) -> None:
+    made = make_run()
+    refined(made, flipped=2)
+    page = made.page()
+    assert "What the review has changed" in page
+    assert "runs/&lt;b&gt;first&lt;/b&gt;" in page
+
+
+def test_a_run_of_its_own_has_no_such_section(make_run: Any) -> None:
+    made = make_run()
+    assert read_change(made.contents(), made.contents().labels) is None
+    assert "What the review has changed" not in made.page()
