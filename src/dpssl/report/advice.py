@@ -69,7 +69,7 @@ def _suspected_errors(contents: RunContents) -> Iterator[Advice]:
     yield Advice(
         f"Check {_count(len(doubted), 'label')} that you gave",
         "The run learnt from these labels and still believes something else of the images, "
-        "so a slip is likely. Correct it, and run again.",
+        "so a slip is likely. Correct it with dpssl review, then go on with dpssl refine.",
         [
             picture(
                 contents,
@@ -100,7 +100,7 @@ def _unsure_pairs(contents: RunContents, labels: Labels) -> Iterator[Advice]:
         yield Advice(
             f"Label a few images between {names[0]} and {names[1]}",
             f"{_count(count, 'image')} hang between the two with a confidence below {100 * UNSURE:.0f} %. A handful of "
-            "labels among them, of both classes, tells the next run most.",
+            "labels among them, of both classes, given with dpssl review, tells the next run most.",
             pictures(contents, labels, least_sure_first[:MOST_PICTURES]),
         )
 
