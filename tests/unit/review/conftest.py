@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,8 @@ class Page:
         async def send(message: Any) -> None:
             answered.append(message)
 
-        asyncio.run(self.app(scope, receive, send))
+        with ThreadPoolExecutor(1) as thread:  # the browser's tests leave an event loop running in this one
+            thread.submit(asyncio.run, self.app(scope, receive, send)).result()
         found = {name.decode(): value.decode() for name, value in answered[0]["headers"]}
         return Answer(answered[0]["status"], found, b"".join(message.get("body", b"") for message in answered[1:]))
 
