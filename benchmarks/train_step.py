@@ -33,7 +33,7 @@ from dpssl.training.precision import autocast, pick_device
 from dpssl.training.watch import Watch
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-BASE = {"compile": True, "mcl_max_steps": 2, "mcl_min_steps": 1}
+BASE = {"compile": True, "fresh_statistics": False, "mcl_max_steps": 2, "mcl_min_steps": 1}
 FIXMATCH = {"n_lfs": 1, "mcl": False, "feature_transform": False, "backbone_gradient": "sum"}
 CASES: dict[str, tuple[dict[str, Any], int]] = {  # settings, image side
     "step 1, K = 50, WRN-28-2": ({}, 32),

@@ -116,6 +116,17 @@ def test_a_runner_that_is_killed_keeps_others_out_until_its_worker_ends_and_lose
     assert "digits-40_uda_4-steps_seed-1: to run\n" in listed
 
 
+def test_a_folder_that_a_kill_left_half_made_is_made_again(warm_cli: Any, tmp_path: Path) -> None:
+    command = ("paper", "table3", *FEW_STEPS, "--cells", "method=fixmatch")
+    assert warm_cli(*command, cwd=tmp_path).returncode == 0
+    (folder,) = (path for path in (tmp_path / "runs" / "cells").iterdir() if path.is_dir())
+    for path in (*folder.glob("*.toml"), *(tmp_path / "results" / "cells").glob("*.json")):
+        path.unlink()  # config.toml comes last of a new run's files
+    again = warm_cli(*command, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "0 of 1 cells are done, 1 to run" in again.stderr
+
+
 def test_render_draws_what_is_there_and_runs_nothing(warm_cli: Any, tmp_path: Path) -> None:
     done = warm_cli("paper", "table1", "--render", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

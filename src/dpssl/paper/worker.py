@@ -6,6 +6,7 @@ result is written and with STOPPED when it was asked to stop, or ran out of minu
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,7 @@ def _work(task: Task) -> int:
         run = open_run(folder, progress=False)
         use_config(run, with_values(run.config, here))
     else:
+        shutil.rmtree(folder, ignore_errors=True)  # a kill before config.toml, which comes last, left nothing to resume
         run = start_run(config, str(folder), progress=False)
     with _open_until_done(run):
         try:
