@@ -44,6 +44,11 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+def _unasked_failure(request: Any) -> list[str]:
+    """A request that failed, unless the page that asked was left or reloaded: the browser then breaks it off itself."""
+    return [] if request.failure == "net::ERR_ABORTED" else [f"failed: {request.url} ({request.failure})"]
+
+
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     """`open_page(address, "phone", "dark")`; what it writes to the console or asks the network for is an error.
