@@ -16,7 +16,6 @@ import json
 import multiprocessing
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from results_file import commit, write_results
 from torch import Tensor
 from torch.nn.functional import conv2d
 from torch.nn.grad import conv2d_input, conv2d_weight
@@ -31,7 +31,6 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 from dpssl.nets import conv_kernels
 from dpssl.nets.conv_kernels import Plan
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 CALLS, REPEATS, TOLERANCE = 10, 5, 2e-2
 SHAPES = [(3, 16, 32), (16, 32, 32), (32, 32, 32), (64, 64, 16)]  # channels in, channels out, side
 BATCHES = (960, 512)
@@ -209,15 +208,12 @@ def write(rows: list[dict[str, Any]], device: str, out: Path) -> None:
         "fastest plan: span,places,strip,warps,stages,walkers",
         "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        "commit": commit(),
         "rows": rows,
     }
     if "tried" in before:
         report["tried"] = before["tried"]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report, indent=1) + "\n")
+    write_results(out, report)
 
 
 def main() -> None:

@@ -14,12 +14,10 @@ photographs' does, under a few hard edges.
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import platform
 import resource
-import subprocess
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -29,12 +27,12 @@ from typing import Any
 import numpy as np
 import PIL
 from PIL import Image
+from results_file import REPOSITORY, commit, write_results
 
 from dpssl.data.cache import cache_folder, decoded_images
 from dpssl.data.decode_blocks import BLOCK, count_workers
 from dpssl.data.image_files import find_images
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 WIDTH, HEIGHT, QUALITY, SIDE = 500, 375, 85, 64
 PLAIN, OURS = "plain Pillow loop", "dpssl"
 
@@ -169,13 +167,10 @@ def main() -> None:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "load_average": os.getloadavg()[0],
         "versions": {"pillow": PIL.__version__, "numpy": np.__version__, "python": platform.python_version()},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        "commit": commit(),
         **figures,
     }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    write_results(arguments.out, report)
     print(
         f"speed-up {figures['speed_up']:.2f}, by processor time {figures['speed_up_by_processor_time']:.2f}; "
         f"{arguments.out}"

@@ -26,6 +26,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import numpy as np
 import torch
+from results_file import REPOSITORY, commit, write_results
 from sklearn.linear_model import LogisticRegression
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.svm import SVC
@@ -40,7 +41,6 @@ from dpssl.labeling.train import train_lfs
 from dpssl.labeling.vote import cast_votes
 from dpssl.training.watch import Watch
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 FIXMATCH = {"n_lfs": 1, "mcl": False, "feature_transform": False, "backbone_gradient": "sum"}
 Scores = dict[str, float]
 
@@ -178,14 +178,11 @@ def main() -> None:
         "seeds": arguments.seeds,
         "preset": "digits",
         "versions": {"dpssl": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        "commit": commit(),
         "device": f"cpu, {torch.get_num_threads()} threads",
         "results": results,
     }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    write_results(arguments.out, report)
     print(f"written: {arguments.out}")
 
 

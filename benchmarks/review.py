@@ -10,12 +10,10 @@ images for all three, which shows what training made of the answers.
 """
 
 import argparse
-import json
 import os
 import platform
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -26,6 +24,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import numpy as np
 import torch
+from results_file import REPOSITORY, commit, write_results
 
 from dpssl import __version__
 from dpssl.config import Config, load_preset, with_values
@@ -36,7 +35,6 @@ from dpssl.review.corrections import CorrectionLog
 from dpssl.review.queue import Queue
 from dpssl.runs import Run, open_run, start_run
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 REVIEWS = ("useful", "random")
 Scores = dict[str, float]
 
@@ -140,14 +138,11 @@ def main() -> None:
         "seeds": arguments.seeds,
         "settings": {"preset": "digits", **changed, "refine_steps": arguments.refine_steps or "a quarter"},
         "versions": {"dpssl": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        "commit": commit(),
         "device": f"cpu, {torch.get_num_threads()} threads",
         "results": results,
     }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    write_results(arguments.out, report)
     print(f"written: {arguments.out}")
 
 

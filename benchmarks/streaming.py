@@ -8,10 +8,8 @@ to the same loss (to 5 %), which is checked. Without a GPU a small network shows
 """
 
 import argparse
-import json
 import platform
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from results_file import REPOSITORY, commit, write_results
 
 from dpssl.config import Config, with_values
 from dpssl.data.batches import ImageBank
@@ -27,7 +26,6 @@ from dpssl.labeling.train import STAGE_SSL, train_lfs
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 SETTINGS = {"cuda": {}, "cpu": {"depth": 10, "width": 1, "n_lfs": 10, "batch_size": 8, "unlabeled_ratio": 3}}
 SIZES = {"cuda": (400, 100_000), "cpu": (24, 2_000)}  # steps, images
 N_WINDOWS = 8
@@ -127,16 +125,13 @@ def main() -> None:
         "what": "step 1's second phase with its images on the device and streamed",
         "device": torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads",
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        "commit": commit(),
         "settings": {"steps": n_steps, "images": n_images, "side": arguments.side, "compile": arguments.compile}
         | SETTINGS[device.type],
         "seconds": time.perf_counter() - started,
         "rows": rows,
     }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    write_results(arguments.out, report)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ same run.
 """
 
 import argparse
-import json
 import platform
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from results_file import REPOSITORY, commit, write_results
 from torch import Tensor, nn
 
 from dpssl.config import Config, with_values
@@ -32,7 +31,6 @@ from dpssl.training.optim import FlatSGD
 from dpssl.training.precision import autocast, pick_device
 from dpssl.training.watch import Watch
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 BASE = {"compile": True, "fresh_statistics": False, "mcl_max_steps": 2, "mcl_min_steps": 1}
 FIXMATCH = {"n_lfs": 1, "mcl": False, "feature_transform": False, "backbone_gradient": "sum"}
 CASES: dict[str, tuple[dict[str, Any], int]] = {  # settings, image side
@@ -229,13 +227,10 @@ def main() -> None:
         "what": "training step on one GPU, 64 labelled + 448 unlabelled images (weak and strong views)",
         "device": torch.cuda.get_device_name(),
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        "commit": commit(),
         "rows": rows,
     }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    write_results(arguments.out, report)
 
 
 if __name__ == "__main__":

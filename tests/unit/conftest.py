@@ -1,4 +1,4 @@
-"""Run folders made up for the report and the review page: votes, soft labels, features and a log, in an instant."""
+"""A few real digits to train on; run folders made up for the report and the review page, in an instant."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor
 
 from dpssl.config import Config
 from dpssl.constants import UNLABELED
+from dpssl.data.batches import ImageBank
 from dpssl.data.split import Split
 from dpssl.data.table import Dataset
 from dpssl.label_model import LabelModel
@@ -59,6 +63,17 @@ class MadeRun:
 
 
 MakeRun = Callable[..., MadeRun]
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[ImageBank, Tensor]:
+    """Zeros, ones and twos, and given labels: four of each class, else -1."""
+    images, truth = load_digits(n_class=3, return_X_y=True)
+    given = torch.full((90,), -1)
+    for label in range(3):
+        given[np.flatnonzero(truth[:90] == label)[:4]] = label
+    stored = (images[:90].reshape(-1, 8, 8, 1) * 255 / 16).astype(np.uint8)
+    return ImageBank.from_numpy(stored, torch.device("cpu")), given
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,11 @@ class FixMatch(System):
         labeled, strong, weak = learner.logits(
             learner.weak(batch.labeled), learner.strong(batch.unlabeled), learner.weak(batch.unlabeled), n_targets=1
         )
-        supervised = F.cross_entropy(labeled, batch.labels)
+        return self.objective(labeled, batch.labels, strong, weak)
+
+    def objective(self, labeled: Tensor, labels: Tensor, strong: Tensor, weak: Tensor) -> LossAndMetrics:
+        """The loss above from logits (B, C), whatever made the strong view."""
+        supervised = F.cross_entropy(labeled, labels)
         unsupervised, sure = fixmatch_loss(torch.softmax(weak, -1), strong, self.settings.threshold)
         loss = supervised + self.settings.unlabeled_weight * unsupervised.mean()
         return loss, {

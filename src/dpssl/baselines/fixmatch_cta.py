@@ -10,18 +10,15 @@ pass of its own. τ = .95, λ_u = 1, depth 2, threshold .8 and decay .99 are the
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from dpssl.baselines.ctaugment import CTAugment
 from dpssl.baselines.fixmatch import FixMatch
-from dpssl.baselines.system import Batch, Learner, System, Task
+from dpssl.baselines.system import Batch, Learner, Task
 from dpssl.config import option
-from dpssl.training.fixmatch import fixmatch_loss
 from dpssl.training.step import LossAndMetrics
 
 
-class FixMatchCTA(System):
+class FixMatchCTA(FixMatch):
     @dataclass(frozen=True)
     class Settings(FixMatch.Settings):
         cta_depth: int = option(2, "operations of a strong view", least=0)
@@ -30,7 +27,6 @@ class FixMatchCTA(System):
 
     def __init__(self, settings: "FixMatchCTA.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings = settings
         self.cta = CTAugment(task.strong_ops, settings.cta_depth, settings.cta_threshold, settings.cta_decay)
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
@@ -46,15 +42,5 @@ class FixMatchCTA(System):
         )
         recognized = torch.softmax(probed, -1).gather(1, batch.labels[:, None]).squeeze(1)
         cta.learn(probe, recognized)
-        supervised = F.cross_entropy(labeled, batch.labels)
-        unsupervised, sure = fixmatch_loss(torch.softmax(weak, -1), strong, self.settings.threshold)
-        loss = supervised + self.settings.unlabeled_weight * unsupervised.mean()
-        return loss, {
-            "labeled_loss": supervised,
-            "unlabeled_loss": unsupervised.mean(),
-            "pseudo_label_rate": sure.float().mean(),
-            "probe_accuracy": recognized.mean(),
-        }
-
-    def trusts(self, probabilities: Tensor) -> Tensor:
-        return probabilities.amax(-1) >= self.settings.threshold
+        loss, metrics = self.objective(labeled, batch.labels, strong, weak)
+        return loss, {**metrics, "probe_accuracy": recognized.mean()}

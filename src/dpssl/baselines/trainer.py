@@ -18,10 +18,10 @@ from dpssl.data.batches import ImageBank, LabeledImages, unlabeled_pool
 from dpssl.data.feed import Feed, Source
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
-from dpssl.training.optim import FlatSGD, cosine_learning_rate
+from dpssl.training.optim import FlatSGD
 from dpssl.training.precision import batch_that_fits
 from dpssl.training.seeds import stream_seed
-from dpssl.training.stage import Stage, train_stage
+from dpssl.training.stage import annealed_stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
 from dpssl.training.watch import Watch
 
@@ -54,15 +54,13 @@ def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Conf
         def compute() -> LossAndMetrics:
             return system.loss(next_batch(feed, labels), learner)
 
-        stage = Stage(
+        stage = annealed_stage(
             STAGE,
             f"Training {config.baseline.method}",
             settings.steps,
             settings.window,
-            learning_rate=lambda step: cosine_learning_rate(
-                step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
-            ),
-            fresh_statistics=config.optim.fresh_statistics,
+            config.optim.learning_rate,
+            config.optim,
         )
         train_stage(
             stage, compute, TrainState(optimizer, {"network": network, "system": system}, draws), watch, feed=feed

@@ -19,10 +19,10 @@ from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier, initialize_head
 from dpssl.nets.shared_batch_norm import share_batch_statistics
 from dpssl.training import distributed
-from dpssl.training.optim import FlatSGD, cosine_learning_rate
+from dpssl.training.optim import FlatSGD
 from dpssl.training.precision import autocast, batch_that_fits, compiles
 from dpssl.training.seeds import stream_seed
-from dpssl.training.stage import Stage, train_stage
+from dpssl.training.stage import annealed_stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
 from dpssl.training.watch import Watch
 
@@ -93,15 +93,13 @@ def train_end_model(
             noisy = noise_aware_risk(soft_logits, targets[soft.positions]).mean()
             return supervised + noisy, {"labeled_loss": supervised, "soft_loss": noisy}
 
-        stage = Stage(
+        stage = annealed_stage(
             STAGE,
             "Step 3 of 3, end model",
             settings.end_steps,
             config.labeling.window,
-            learning_rate=lambda step: cosine_learning_rate(
-                step, settings.end_steps, settings.end_learning_rate, config.optim.final_lr_fraction
-            ),
-            fresh_statistics=config.optim.fresh_statistics,
+            settings.end_learning_rate,
+            config.optim,
             fits_time=True,
         )
         train_stage(stage, compute, TrainState(optimizer, {"network": network}, draws), watch, feed=feed)

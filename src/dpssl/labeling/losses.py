@@ -95,21 +95,8 @@ def claimed_elsewhere(probabilities: Tensor, specialties: Tensor, least_claim: f
     abstention then feeds itself: LFs talk themselves out of their own classes until nobody speaks. With this rule an
     image that nobody claims teaches nobody to abstain.
     """
-    n_classes = specialties.shape[1]
-    n_specialists = specialties.sum(0).clamp_min(1)
-    claims = (probabilities[..., :n_classes] * specialties).sum(1) / n_specialists  # (B, C)
-    claimed = (claims >= least_claim).to(probabilities.dtype)
+    claimed = (_claims(probabilities, specialties) >= least_claim).to(probabilities.dtype)  # (B, C)
     return claimed @ (~specialties).to(claimed).t() > 0
-
-
-def _weighted_sum(entropy: Tensor, abstains: Tensor, abstain_weight: float) -> Tensor:
-    """Sum over the LFs of (B, K) terms, those that `abstains` (B, K) with their weight."""
-    return torch.where(abstains, abstain_weight * entropy, entropy).sum(1)
-
-
-def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """H of (…, C) logits and (…) class targets, without reduction."""
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none").view(targets.shape)
 
 
 def consensus(probabilities: Tensor, specialties: Tensor) -> Tensor:
@@ -118,8 +105,7 @@ def consensus(probabilities: Tensor, specialties: Tensor) -> Tensor:
     `probabilities` are p̄_k (B, K, C + 1). Dividing by the number of specialists keeps a class with many of them from
     winning by their number; a class without any gets 0.
     """
-    n_classes = specialties.shape[1]
-    claims = (probabilities[..., :n_classes] * specialties).sum(1) / specialties.sum(0).clamp_min(1)  # (B, C)
+    claims = _claims(probabilities, specialties)
     return claims / claims.sum(-1, keepdim=True).clamp_min(1e-12)
 
 
@@ -132,3 +118,19 @@ def consensus_loss(
     LF learns to abstain from an image because the LFs together place it in a class outside tau_k.
     """
     return labeled_loss(strong_logits, labels, specialties, abstain_weight) * sure
+
+
+def _claims(probabilities: Tensor, specialties: Tensor) -> Tensor:
+    """Mean p̄_k of each class over its specialists, (B, K, C + 1) -> (B, C); 0 for a class that has none."""
+    n_classes = specialties.shape[1]
+    return (probabilities[..., :n_classes] * specialties).sum(1) / specialties.sum(0).clamp_min(1)
+
+
+def _weighted_sum(entropy: Tensor, abstains: Tensor, abstain_weight: float) -> Tensor:
+    """Sum over the LFs of (B, K) terms, those that `abstains` (B, K) with their weight."""
+    return torch.where(abstains, abstain_weight * entropy, entropy).sum(1)
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """H of (…, C) logits and (…) class targets, without reduction."""
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none").view(targets.shape)

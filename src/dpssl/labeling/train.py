@@ -26,10 +26,10 @@ from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.shared_batch_norm import share_batch_statistics
 from dpssl.training import distributed
-from dpssl.training.optim import FlatSGD, cosine_learning_rate
+from dpssl.training.optim import FlatSGD
 from dpssl.training.precision import autocast, batch_that_fits, compiles
 from dpssl.training.seeds import stream_seed
-from dpssl.training.stage import Stage, train_stage
+from dpssl.training.stage import Stage, annealed_stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
 from dpssl.training.watch import Watch
 
@@ -215,15 +215,13 @@ def _run_semi_supervised(setup: _Setup) -> None:
         labeled_logits, strong, weak = torch.split(masked, [n_labeled, n_unlabeled, n_unlabeled])
         return objective.loss(labeled_logits, setup.given_labels[positions[:n_labeled]], weak, strong)
 
-    stage = Stage(
+    stage = annealed_stage(
         STAGE_SSL,
         "Step 1 of 3, labeling functions",
         settings.steps,
         settings.window,
-        learning_rate=lambda step: cosine_learning_rate(
-            step, settings.steps, config.optim.learning_rate, config.optim.final_lr_fraction
-        ),
-        fresh_statistics=config.optim.fresh_statistics,
+        config.optim.learning_rate,
+        config.optim,
         fits_time=True,
     )
     train_stage(stage, compute, state, setup.watch, feed=feed)

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from dpssl.config import OptimConfig
 from dpssl.data.feed import Feed
 from dpssl.training.loop import run_windows
+from dpssl.training.optim import cosine_learning_rate
 from dpssl.training.schedule import Pace, Schedule
 from dpssl.training.statistics import settle_statistics
 from dpssl.training.step import LossAndMetrics, TrainState, TrainStep
@@ -23,6 +25,27 @@ class Stage:
     learning_rate: Callable[[float], float]  # of a step, or of a place between two
     fresh_statistics: bool = False  # measured anew at the end, for the averaged weights: dpssl.training.statistics
     fits_time: bool = False  # fewer or more steps where the run has a time budget: dpssl.training.schedule
+
+
+def annealed_stage(
+    name: str,
+    title: str,
+    n_steps: int,
+    window: int,
+    learning_rate: float,
+    optim: OptimConfig,
+    fits_time: bool = False,
+) -> Stage:
+    """A stage that ends with the weights that are kept: its learning rate falls along a cosine."""
+    return Stage(
+        name,
+        title,
+        n_steps,
+        window,
+        learning_rate=lambda step: cosine_learning_rate(step, n_steps, learning_rate, optim.final_lr_fraction),
+        fresh_statistics=optim.fresh_statistics,
+        fits_time=fits_time,
+    )
 
 
 def train_stage(

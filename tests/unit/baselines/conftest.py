@@ -3,16 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.baselines.system import Batch, System, Task
 from dpssl.config import Config, with_values
-from dpssl.data.batches import ImageBank
 
 
 class ChosenLogits:
@@ -80,17 +77,6 @@ def make_batch() -> Callable[..., Batch]:
         return Batch(blank[: len(labels)], torch.tensor(labels), blank[:n_unlabeled], where)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def digits() -> tuple[ImageBank, Tensor]:
-    """Zeros, ones and twos, and given labels: four of each class, else -1."""
-    images, truth = load_digits(n_class=3, return_X_y=True)
-    given = torch.full((90,), -1)
-    for label in range(3):
-        given[np.flatnonzero(truth[:90] == label)[:4]] = label
-    stored = (images[:90].reshape(-1, 8, 8, 1) * 255 / 16).astype(np.uint8)
-    return ImageBank.from_numpy(stored, torch.device("cpu")), given
 
 
 @pytest.fixture(scope="session")

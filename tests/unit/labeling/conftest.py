@@ -1,24 +1,8 @@
 from collections.abc import Callable
 
-import numpy as np
 import pytest
-import torch
-from sklearn.datasets import load_digits
-from torch import Tensor
 
 from dpssl.config import Config, with_values
-from dpssl.data.batches import ImageBank
-
-
-@pytest.fixture(scope="session")
-def digits() -> tuple[ImageBank, Tensor]:
-    """Zeros, ones and twos, and given labels: four of each class, else -1."""
-    images, truth = load_digits(n_class=3, return_X_y=True)
-    given = torch.full((90,), -1)
-    for label in range(3):
-        given[np.flatnonzero(truth[:90] == label)[:4]] = label
-    stored = (images[:90].reshape(-1, 8, 8, 1) * 255 / 16).astype(np.uint8)
-    return ImageBank.from_numpy(stored, torch.device("cpu")), given
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,20 @@
+"""What every benchmark writes: its figures as JSON, with the commit they were measured at."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def commit() -> str:
+    """The commit of the tree that is measured; empty where there is no git."""
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return found.stdout.strip()
+
+
+def write_results(out: Path, report: Mapping[str, Any]) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=1) + "\n")
