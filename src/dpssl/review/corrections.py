@@ -6,6 +6,7 @@ action (a whole page) have the same `when`. Each action is on the disk before it
 short is dropped.
 """
 
+import contextlib
 import csv
 import io
 import os
@@ -160,12 +161,11 @@ class CorrectionLog:
             self._actions.append(action)
 
     def _now(self) -> str:
-        """UTC in milliseconds, later than any action before it: `when` tells actions apart."""
+        """UTC in milliseconds, later than the action before it even where the clock was set back."""
         now = datetime.now(UTC)
-        last = self.records[-1].when if self.records else ""
-        while (text := now.isoformat(timespec="milliseconds")) == last:
-            now += timedelta(milliseconds=1)
-        return text
+        with contextlib.suppress(IndexError, ValueError, TypeError):  # no action yet, or one whose time a hand changed
+            now = max(now, datetime.fromisoformat(self.records[-1].when) + timedelta(milliseconds=1))
+        return now.isoformat(timespec="milliseconds")
 
 
 def _by_action(records: Sequence[Correction]) -> Iterator[list[Correction]]:

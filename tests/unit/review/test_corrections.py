@@ -60,6 +60,18 @@ def test_a_row_says_what_held_what_holds_who_and_when(folder: RunFolder, open_lo
     assert all(stamp.endswith("+00:00") for stamp in stamps)
 
 
+@pytest.mark.parametrize("before", ["2999-12-31T23:59:59.999+00:00", "2999-12-31T23:59:59.999", "last Tuesday"])
+def test_actions_are_told_apart_whatever_the_clock_said_before(folder: RunFolder, open_log: Open, before: str) -> None:
+    folder.path("corrections.csv").write_text(f"id,old,new,who,when\na.png,cat,dog,Ada,{before}\n")
+    log = open_log()
+    for row in (0, 1, 2):
+        log.decide([(row, 0)])
+    stamps = [record.when for record in log.records]
+    assert len(set(stamps)) == 4
+    assert stamps[1:] == sorted(stamps[1:])
+    assert log.undo() == [2]
+
+
 def test_undo_is_a_row_more_and_goes_back_action_by_action(folder: RunFolder, open_log: Open) -> None:
     log = open_log()
     log.decide([(0, 1)])
