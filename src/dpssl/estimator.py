@@ -27,6 +27,7 @@ from dpssl.nets.backbones import check_backbone
 from dpssl.runs import check
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
+from dpssl.warm_start import train_warm_start
 
 
 class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not annotated
@@ -72,7 +73,10 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         bank = ImageBank.from_numpy(pixels, device)
         watch = Watch(progress=self.verbose)
 
-        network = train_lfs(bank, labels, n_classes, self.config_, watch)
+        warm = None
+        if self.config_.warm_start.warm_steps:
+            warm = train_warm_start(bank, torch.arange(len(pixels)), self.config_, watch)
+        network = train_lfs(bank, labels, n_classes, self.config_, watch, backbone_start=warm)
         found = cast_votes(network, bank)
         settings = self.config_.label_model
         confidence = confidence_for(settings.label_model, found.confidence) if settings.use_confidence else None
@@ -83,7 +87,7 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         )
         self.soft_labels_ = self.label_model_.predict_proba(found.votes, confidence)
         self.covered_ = covered(found.votes)
-        start = network.backbone.state_dict() if self.config_.end_model.end_start == "lfs" else None
+        start = network.backbone.state_dict() if self.config_.end_model.end_start == "lfs" else warm
         self.end_model_ = train_end_model(
             bank,
             labels,

@@ -15,7 +15,7 @@ from dpssl.baselines.trainer import train_baseline
 from dpssl.class_prior import class_prior
 from dpssl.config import DP_SSL
 from dpssl.constants import ABSTAIN
-from dpssl.data.batches import ImageBank
+from dpssl.data.batches import ImageBank, unlabeled_pool
 from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
 from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
@@ -31,18 +31,22 @@ from dpssl.step_files import VoteFile
 from dpssl.summary import summarize
 from dpssl.training.distributed import on_writer, share
 from dpssl.training.watch import Watch
+from dpssl.warm_start import STAGE as STAGE_WARM
+from dpssl.warm_start import train_warm_start
 
 VOTES, SOFT_LABELS, EMBEDDINGS = "votes.npz", "soft_labels.npz", "embeddings.npz"
 PSEUDO_LABELS, SUMMARY, REPORT = "pseudo_labels.npz", "summary.json", "report.html"
 LF_MODEL, LABEL_MODEL = "lf_model.safetensors", "label_model.safetensors"
+BACKBONE = "backbone.safetensors"
 RESULTS = {  # of each step, in order; its first file is written last, and tells that the step is done
+    "warm": (BACKBONE,),
     "lfs": (VOTES, LF_MODEL),
     "label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL),
     "train": (END_MODEL, EMBEDDINGS),
 }
 START = "start"  # folder of what a refined run starts from
 NORMALISATION = ("mean", "std")  # of the images, beside the weights of an end model
-STAGES = {"lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
+STAGES = {"warm": (STAGE_WARM,), "lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
 
 
 def run_all(run: Run) -> None:
@@ -93,10 +97,19 @@ def train_labeling_functions(run: Run) -> None:
     if run.has(VOTES):
         return _clear_checkpoints(run, "lfs")
     bank = _bank(run)
+    backbone = _warm_backbone(run, bank)
     _forget_what_follows(run, "lfs")
     with run.step("lfs") as watch:
         labels = torch.from_numpy(run.split.training_labels)
-        network = train_lfs(bank, labels, run.dataset.n_classes, run.config, watch, start=_start(run, LF_MODEL))
+        network = train_lfs(
+            bank,
+            labels,
+            run.dataset.n_classes,
+            run.config,
+            watch,
+            start=_start(run, LF_MODEL),
+            backbone_start=backbone,
+        )
         found = cast_votes(network, bank)
         found.votes[run.split.left_out] = ABSTAIN  # nobody may name what belongs to no class
         if run.writes:
@@ -144,7 +157,7 @@ def train_classifier(run: Run) -> None:
             torch.from_numpy(file.covered),
             run.config,
             watch,
-            backbone_start=_lf_backbone(run) if run.config.end_model.end_start == "lfs" else None,
+            backbone_start=_lf_backbone(run) if run.config.end_model.end_start == "lfs" else _warm_backbone(run, bank),
             start=_start(run, END_MODEL),
         )
         _write_classifier(run, network, bank)
@@ -158,12 +171,13 @@ def fit_baseline(run: Run) -> None:
     if run.folder.has(END_MODEL):
         return _clear_checkpoints(run, "fit")
     bank = _bank(run)
+    backbone = _warm_backbone(run, bank)
     with run.step("fit") as watch:
         labels = run.split.given_labels
         if SYSTEMS[run.config.baseline.method].uses_all_labels:
             watch.say("trains on the class of every image, given or not: a ceiling to compare with, no labelling")
             labels = every_known_label(run.dataset, run.split)
-        trained = train_baseline(bank, torch.from_numpy(labels), run.dataset.n_classes, run.config, watch)
+        trained = train_baseline(bank, torch.from_numpy(labels), run.dataset.n_classes, run.config, watch, backbone)
         probabilities = predict_probabilities(trained.network, bank)
         found = trained.system.cpu().pseudo_labels(probabilities, embed(trained.network, bank))
         if found is not None:
@@ -216,6 +230,19 @@ def _start(run: Run, name: str) -> dict[str, torch.Tensor] | None:
         return None
     tensors, _ = run.folder.read_safetensors(place)
     return {key: tensor for key, tensor in tensors.items() if key not in NORMALISATION}
+
+
+def _warm_backbone(run: Run, bank: ImageBank) -> dict[str, torch.Tensor] | None:
+    """If asked for, a backbone learnt from the images alone -> backbone.safetensors. A refined run starts from more."""
+    if not run.config.warm_start.warm_steps or run.has(f"{START}/{LF_MODEL}"):
+        return None
+    if not run.has(BACKBONE):
+        pool = unlabeled_pool(torch.from_numpy(run.split.training_labels), with_labeled=True)
+        with run.step("warm") as watch:
+            weights = train_warm_start(bank, pool, run.config, watch)
+            run.folder.write_safetensors(BACKBONE, weights, {"network": run.config.backbone.backbone})
+        _clear_checkpoints(run, "warm")
+    return run.folder.read_safetensors(BACKBONE)[0]
 
 
 def _lf_backbone(run: Run) -> dict[str, torch.Tensor]:

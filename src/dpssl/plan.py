@@ -13,6 +13,7 @@ from dpssl.config import Config, with_values
 
 AIM = 0.9  # share of the minutes that is planned with; the rest is for the label model, the report and a slow moment
 END_SHARE = 0.4  # steps of step 3 for one of step 1, as in preset digits
+WARM_SHARE = 0.5  # most steps of a warm start, where one is asked for
 MCL_SHARE = 0.2  # most steps of the first phase for one of the second
 PASSES = 4  # over all images when training is done: votes, probabilities, embeddings, the test images
 BACKWARD = 3  # a training step costs about three forward passes
@@ -107,18 +108,25 @@ def make_plan(
     return best
 
 
-def images_of(config: Config, n_images: int) -> tuple[float, float]:
-    """Work of step 1 and of step 3 in images of a training step, with the passes over all images that end each."""
-    lfs, end = config.labeling, config.end_model
+def images_of(config: Config, n_images: int) -> dict[str, float]:
+    """Work of each step in images of a training step, with the passes over all images that end it, in order."""
+    warm, lfs, end = config.warm_start, config.labeling, config.end_model
     passes = n_images * PASSES / BACKWARD / 2
     first = lfs.batch_size * (lfs.steps * (1 + 2 * lfs.unlabeled_ratio) + (lfs.mcl_max_steps if lfs.mcl else 0))
-    return first + passes, end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes
+    return {
+        "warm": 2 * min(warm.warm_batch_size, n_images) * warm.warm_steps,
+        "lfs": first + passes,
+        "train": end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes,
+    }
 
 
 def minutes_for_step(config: Config, n_images: int, step: str, minutes: float) -> float:
-    """How many of the `minutes` left for the run a step that starts now may take: "lfs" leaves "train" its part."""
-    first, third = images_of(config, n_images)
-    return minutes * (first / (first + third) if step == "lfs" else 1.0)
+    """How many of the `minutes` left for the run a step that starts now may take: later ones keep their part."""
+    work = images_of(config, n_images)
+    if step not in work:
+        return minutes
+    left = list(work.values())[list(work).index(step) :]
+    return minutes * left[0] / sum(left)
 
 
 def _longest(config: Config, given: Collection[str], n_images: int, seconds: float, cost: float) -> Plan:
@@ -127,16 +135,17 @@ def _longest(config: Config, given: Collection[str], n_images: int, seconds: flo
     low, high = 1, max(2, int(seconds / cost / window) + 1)  # windows of step 1; an image a step is the least
     while high - low > 1:
         middle = (low + high) // 2
-        fits = sum(images_of(_scheduled(config, given, middle * window), n_images)) * cost <= seconds
+        fits = sum(images_of(_scheduled(config, given, middle * window), n_images).values()) * cost <= seconds
         low, high = (middle, high) if fits else (low, middle)
     scheduled = _scheduled(config, given, min(low * window, config.labeling.steps))
-    return Plan(scheduled, sum(images_of(scheduled, n_images)) * cost, low * window)
+    return Plan(scheduled, sum(images_of(scheduled, n_images).values()) * cost, low * window)
 
 
 def _scheduled(config: Config, given: Collection[str], steps: int) -> Config:
     """All that depends on the number of steps."""
     values = {
         "steps": steps,
+        "warm_steps": min(config.warm_start.warm_steps, int(WARM_SHARE * steps)),
         "end_steps": max(1, min(config.end_model.end_steps, int(END_SHARE * steps))),
         "mcl_max_steps": max(1, min(config.labeling.mcl_max_steps, int(MCL_SHARE * steps))),
         "ema_decay": min(config.optim.ema_decay, 1 - EMA_STEPS / max(steps, 10 * EMA_STEPS)),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 GIVE_UP_AFTER = 120  # seconds in which a file appears unless the program hangs
 
@@ -157,6 +158,63 @@ def test_a_first_phase_that_had_converged_is_not_trained_further(
     assert killed.returncode == -signal.SIGKILL
     assert warm_cli("resume", folder).returncode == 0
     assert differing(fingerprint(folder), fingerprint(unbroken)) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        ("os.rename", "warm-00000002"),
+        ("os.rename", "backbone.safetensors"),
+        ("shutil.rmtree", "warm-00000002"),
+        ("os.rename", "mcl-00000002"),
+        ("os.rename", "end-00000002"),
+    ],
+)
+def test_killed_with_a_warm_start(
+    event: str,
+    text: str,
+    warm_cli: Any,
+    tiny: list[str],
+    tmp_path: Path,
+    warmed: Path,
+    fingerprint: Any,
+    differing: Any,
+) -> None:
+    folder = tmp_path / "run"
+    killed = warm_cli(
+        "run", *tiny, *WARMED, "--checkpoint-minutes", 0, "--out", folder, die_at=(event, text, 1)
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    resumed = warm_cli("resume", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert differing(fingerprint(folder), fingerprint(warmed)) == []
+    assert (folder / "backbone.safetensors").read_bytes() == (warmed / "backbone.safetensors").read_bytes()
+    assert list((folder / "checkpoint").glob("*")) == []
+
+
+WARMED = ("--warm-steps", 4, "--warm-batch-size", 16, "--end-start", "scratch")
+
+
+@pytest.fixture(scope="module")
+def warmed(warm_cli: Any, tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("warmed") / "run"
+    done = warm_cli("run", *tiny, *WARMED, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "summary.json").read_text())["minutes_per_step"].keys() == {
+        "warm", "lfs", "label", "train"
+    }  # fmt: skip
+    return folder
+
+
+def test_another_method_starts_from_the_weights_of_a_warm_start(
+    warm_cli: Any, tiny: list[str], warmed: Path, tmp_path: Path
+) -> None:
+    weights = warmed / "backbone.safetensors"
+    flags = ("--method", "fixmatch", "--learning-rate", 0, *tiny, "--out", tmp_path / "fit")
+    done = warm_cli("fit", *flags, "--backbone-weights", weights)
+    assert done.returncode == 0, done.stderr
+    learnt, found = (load_file(path) for path in (weights, tmp_path / "fit" / "end_model.safetensors"))
+    assert np.array_equal(learnt["stem.weight"], found["backbone.stem.weight"])
 
 
 # Made again

@@ -114,6 +114,10 @@ def test_on_a_gpu_time_decides_on_steps_alone() -> None:
 
 def test_the_first_step_leaves_the_third_its_part() -> None:
     config = plan_for(5).config
-    first, third = images_of(config, N_IMAGES)
+    config = with_values(config, {"warm_steps": 100})
+    warm, first, third = images_of(config, N_IMAGES).values()
+    assert warm == 100 * 2 * 512
+    assert minutes_for_step(config, N_IMAGES, "warm", 4) == pytest.approx(4 * warm / (warm + first + third))
     assert minutes_for_step(config, N_IMAGES, "lfs", 4) == pytest.approx(4 * first / (first + third))
     assert minutes_for_step(config, N_IMAGES, "train", 4) == 4
+    assert minutes_for_step(config, N_IMAGES, "fit", 4) == 4

@@ -5,6 +5,7 @@ system would take its own prediction of as a label. Draws, schedule, optimiser, 
 DP-SSL's own steps; of the section `labeling`, the steps, the batch and the window hold here too.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -34,13 +35,25 @@ class Trained:
     system: System  # with what it has learnt and counted
 
 
-def train_baseline(bank: ImageBank, labels: Tensor, n_classes: int, config: Config, watch: Watch) -> Trained:
-    """Train `config.baseline.method` on `labels` (n,), -1 for the unlabelled."""
+def train_baseline(
+    bank: ImageBank,
+    labels: Tensor,
+    n_classes: int,
+    config: Config,
+    watch: Watch,
+    backbone_start: Mapping[str, Tensor] | None = None,
+) -> Trained:
+    """Train `config.baseline.method` on `labels` (n,), -1 for the unlabelled.
+
+    `backbone_start` are weights of the backbone in place of drawn ones.
+    """
     settings, device = config.labeling, bank.device
     with batch_that_fits("--batch-size", settings.batch_size):
         labels = labels.to(device)
         labeled = LabeledImages.of(labels)
         network, system = start(config, n_classes, bank, labeled)
+        if backbone_start is not None:
+            network.backbone.load_state_dict(backbone_start)
         optimizer = FlatSGD(
             nn.ModuleDict({"network": network, "system": system}),
             config.optim.momentum,

@@ -106,11 +106,12 @@ def _planned(
 def state_plan(plan: "Plan", where: str, side: int) -> str:
     """The plan in two lines."""
     config = plan.config
-    shape, lfs = config.backbone, config.labeling
+    shape, lfs, warm_steps = config.backbone, config.labeling, config.warm_start.warm_steps
+    warm = f"{warm_steps:,} steps of a warm start, " if warm_steps else ""
     return (
         f"plan for {config.run.max_minutes:g} minutes on {where}: Wide ResNet-{shape.depth}-{shape.width} at "
         f"{config.data.image_size or side} pixels, {lfs.n_lfs} labeling functions,\n"
-        f"  {lfs.steps:,} steps of {lfs.batch_size} + {lfs.batch_size * lfs.unlabeled_ratio} images, then "
+        f"  {warm}{lfs.steps:,} steps of {lfs.batch_size} + {lfs.batch_size * lfs.unlabeled_ratio} images, then "
         f"{config.end_model.end_steps:,} of the end model; training takes about {plan.seconds / 60:.1f} minutes"
     )
 
@@ -122,7 +123,7 @@ def _warn_of_hours(config: Config, dataset: "Dataset", split: "Split") -> None:
 
     device = pick_device(config.run.device)
     side = max(dataset.images.shape[1:3])
-    n_images = sum(images_of(config, len(dataset.images)))
+    n_images = sum(images_of(config, len(dataset.images)).values())
     if device.type != "cpu" or n_images * side * side < LONG_RUN:
         return
     from dpssl.calibrate import seconds_per_image

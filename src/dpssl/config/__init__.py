@@ -36,6 +36,7 @@ from dpssl.config.sections import (
     OptimConfig,
     RunConfig,
     Section,
+    WarmStartConfig,
     flag,
     option,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "Option",
     "RunConfig",
     "Section",
+    "WarmStartConfig",
     "config_file_values",
     "convert",
     "default_preset",

@@ -139,7 +139,9 @@ class AugmentConfig(Section):
 @dataclass(frozen=True)
 class BackboneConfig(Section):
     backbone: str = option(WIDE_RESNET, "wide-resnet, or timm:NAME for a network of timm (extra `vision`)")
-    backbone_weights: str = option("", "weights a network of timm starts from: a file, or `cache` for your cache's")
+    backbone_weights: str = option(
+        "", "file of weights the backbone starts from; of timm also `cache`: those of your cache"
+    )
     depth: int = option(28, "depth of the Wide ResNet: 2 * blocks * stages + stages + 1", least=1)
     width: int = option(2, "width factor of the Wide ResNet", least=1)
     strides: tuple[int, ...] = option((1, 2, 2), "stride of each stage", least=1)
@@ -162,6 +164,17 @@ class OptimConfig(Section):
     precision: str = option(
         "auto", "of the backbone; auto is bfloat16 on a GPU", choices=("auto", "float32", "bfloat16")
     )
+
+
+@dataclass(frozen=True)
+class WarmStartConfig(Section):
+    """Before step 1: a backbone that has learnt from the images alone, by SimCLR. The paper has none."""
+
+    warm_steps: int = option(0, "steps that the backbone learns from images without labels; 0 = none", least=0)
+    warm_batch_size: int = option(512, "images a step of the warm start, each seen in two views", least=2)
+    warm_learning_rate: float = option(0.12, "as learning_rate, for the warm start", least=0)
+    warm_temperature: float = option(0.5, "of the warm start's loss; SimCLR's for CIFAR-10", least=1e-3)
+    warm_crop: float = option(0.2, "least share of an image that a view of the warm start shows", least=0.01, most=1)
 
 
 @dataclass(frozen=True)
@@ -293,6 +306,7 @@ class Config:
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
+    warm_start: WarmStartConfig = field(default_factory=WarmStartConfig)
     labeling: LabelingConfig = field(default_factory=LabelingConfig)
     label_model: LabelModelConfig = field(default_factory=LabelModelConfig)
     end_model: EndModelConfig = field(default_factory=EndModelConfig)

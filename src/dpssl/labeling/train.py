@@ -53,12 +53,19 @@ def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
     return network
 
 
-def start_network(config: Config, n_classes: int, bank: ImageBank) -> LFNetwork:
-    """A fresh network on the bank's device, with drawn weights and a feature transform that is not inert."""
+def start_network(
+    config: Config, n_classes: int, bank: ImageBank, backbone_start: Mapping[str, Tensor] | None = None
+) -> LFNetwork:
+    """A fresh network on the bank's device, with drawn weights and a feature transform that is not inert.
+
+    `backbone_start` are weights of the backbone in place of drawn ones.
+    """
     generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 1"))
     n_channels = bank.images.shape[1]
     network = build_network(config, n_classes, n_channels)
     start_backbone(network.backbone, config.backbone, n_channels, generator)
+    if backbone_start is not None:
+        network.backbone.load_state_dict(backbone_start)
     initialize_heads(network.heads, generator)
     network.to(bank.device)
     if isinstance(network.pooling, FeatureTransform):
@@ -87,10 +94,12 @@ def train_lfs(
     config: Config,
     watch: Watch,
     start: Mapping[str, Tensor] | None = None,
+    backbone_start: Mapping[str, Tensor] | None = None,
 ) -> LFNetwork:
     """Both phases. `given_labels` (n,) holds -1 for the unlabelled. Returns the network with its averaged weights.
 
     `start` are weights to go on from: the network has its specialised sets then, and the first phase is left out.
+    `backbone_start` are those of the backbone alone, from a warm start.
     """
     settings = config.labeling
     if settings.fairness_weight and distributed.share().size > 1:
@@ -99,7 +108,7 @@ def train_lfs(
             "which several processes cannot share; set it to 0, or start one process"
         )
     with batch_that_fits("--batch-size", settings.batch_size):
-        network = start_network(config, n_classes, bank)
+        network = start_network(config, n_classes, bank, backbone_start)
         if start is not None:
             network.load_state_dict(start)
         share_batch_statistics(network, distributed.share(), distributed.add_up)

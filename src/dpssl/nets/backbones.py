@@ -68,7 +68,10 @@ def build_backbone(shape: BackboneConfig, n_channels: int) -> nn.Module:
 def start_backbone(backbone: nn.Module, shape: BackboneConfig, n_channels: int, generator: torch.Generator) -> None:
     """Draw the weights from `generator`, or read those that `--backbone-weights` names."""
     if not isinstance(backbone, TimmBackbone):
-        return initialize(backbone, generator)
+        initialize(backbone, generator)
+        if shape.backbone_weights:
+            _load_weights(backbone, shape)
+        return
     weights = _read_weights(shape, backbone.network) if shape.backbone_weights else None
     seed = int(torch.randint(2**31, (1,), generator=generator))
     try:
@@ -83,13 +86,18 @@ def start_backbone(backbone: nn.Module, shape: BackboneConfig, n_channels: int, 
 
 def check_backbone(shape: BackboneConfig) -> None:
     """What would otherwise fail only when training starts: weights that are missing or another network's."""
-    if shape.backbone_weights and not shape.backbone.startswith(TIMM_PREFIX):
+    if not shape.backbone_weights:
+        return
+    if shape.backbone_weights == FROM_CACHE and not shape.backbone.startswith(TIMM_PREFIX):
         raise InputError(
-            f"--backbone-weights {shape.backbone_weights}: only for networks of timm; add --backbone {TIMM_PREFIX}NAME"
+            f"--backbone-weights {FROM_CACHE}: only for networks of timm; "
+            f"name a file, or add --backbone {TIMM_PREFIX}NAME"
         )
-    if shape.backbone_weights:
-        backbone = build_backbone(shape, n_channels=3)
-        start_backbone(backbone, shape, n_channels=3, generator=torch.Generator())
+    n_channels = 3  # timm turns the weights of colour images into those of grey ones
+    if shape.backbone == WIDE_RESNET:
+        stem = _tensors_of(shape).get("stem.weight")
+        n_channels = n_channels if stem is None else stem.shape[1]
+    start_backbone(build_backbone(shape, n_channels), shape, n_channels, generator=torch.Generator())
 
 
 def _import_timm() -> Any:
@@ -144,6 +152,21 @@ def _read_weights(shape: BackboneConfig, network: nn.Module) -> dict[str, Tensor
     if missing is not None:
         raise InputError(f"{source}: has no {missing!r}, so these are not the weights of {shape.backbone}")
     return tensors
+
+
+def _load_weights(backbone: nn.Module, shape: BackboneConfig) -> None:
+    """A Wide ResNet's from a file: `backbone.safetensors` of a run that had a warm start, most often."""
+    try:
+        backbone.load_state_dict(_tensors_of(shape))
+    except RuntimeError as problem:
+        raise InputError(
+            f"--backbone-weights {shape.backbone_weights}: not the weights of a "
+            f"Wide ResNet-{shape.depth}-{shape.width} for such images ({str(problem).splitlines()[-1].strip()})"
+        ) from problem
+
+
+def _tensors_of(shape: BackboneConfig) -> dict[str, Tensor]:
+    return _read_tensors(Path(shape.backbone_weights).expanduser(), f"--backbone-weights {shape.backbone_weights}")
 
 
 def _read_tensors(path: Path, source: str) -> dict[str, Tensor]:

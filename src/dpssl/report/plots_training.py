@@ -10,7 +10,12 @@ if TYPE_CHECKING:
 
 # Stages drawn on one axis, one after the other; a stage that is not listed has an axis of its own.
 CHAINS = {"lfs": ("mcl", "lfs")}
-TITLES = {"lfs": "Step 1, labeling functions", "end": "Step 3, end model", "fit": "Training"}
+TITLES = {
+    "warm": "Warm start, images alone",
+    "lfs": "Step 1, labeling functions",
+    "end": "Step 3, end model",
+    "fit": "Training",
+}
 WORDS = {
     "loss": "loss",
     "labeled_loss": "on labelled images",
@@ -19,7 +24,9 @@ WORDS = {
     "pseudo_label_rate": "sure predictions",
     "speak_rate": "sure and naming a class",
     "coverage": "images some LF names",
+    "match_rate": "views matched with the other of their image",
 }
+SHARES_OF = {"warm": "matched views"}  # what the shares of a stage tell, if not of its pseudo-labels
 NOT_CURVES = ("stage", "step", "minutes")
 SHARES = ("rate", "accuracy", "coverage", "share")  # how the name of a number between 0 and 1 ends
 Line = dict[str, Any]
@@ -46,7 +53,9 @@ def _stage_plots(key: str, chain: list[str], log: Sequence[Line]) -> list[Drawin
     if losses:
         plots.append(_plot(f"{key}-loss", f"{title}: loss", losses, changes, is_share=False))
     if shares:
-        plots.append(_plot(f"{key}-shares", f"{title}: pseudo-labels", shares, changes, is_share=True))
+        plots.append(
+            _plot(f"{key}-shares", f"{title}: {SHARES_OF.get(key, 'pseudo-labels')}", shares, changes, is_share=True)
+        )
     return plots
 
 

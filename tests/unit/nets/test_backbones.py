@@ -167,9 +167,29 @@ def test_weights_from_the_cache_are_never_downloaded(
     assert torch.equal(backbone.state_dict()["network.conv1.0.weight"], weights["conv1.0.weight"])
 
 
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_weights_of_a_wide_resnet_from_a_file(tmp_path: Path, n_channels: int) -> None:
+    path = tmp_path / "backbone.safetensors"
+    shape = BackboneConfig(depth=10, width=1)
+    saved = started(shape, n_channels)
+    save_file(saved.state_dict(), path)
+    shape = BackboneConfig(depth=10, width=1, backbone_weights=str(path))
+    check_backbone(shape)
+    again = build_backbone(shape, n_channels)
+    start_backbone(again, shape, n_channels, torch.Generator().manual_seed(99))
+    for name, tensor in again.state_dict().items():
+        assert torch.equal(tensor, saved.state_dict()[name]), name
+    with pytest.raises(InputError, match=r"--backbone-weights .*: not the weights of a Wide ResNet-10-2"):
+        check_backbone(BackboneConfig(depth=10, width=2, backbone_weights=str(path)))
+    with pytest.raises(InputError, match=r"Wide ResNet-10-1 for such images .*stem\.weight"):
+        started(shape, 4 - n_channels)
+    with pytest.raises(InputError, match="cannot be read as weights"):
+        check_backbone(BackboneConfig(backbone_weights=str(tmp_path / "missing.safetensors")))
+
+
 def test_weights_without_timm_and_unknown_networks_are_refused(timm: object) -> None:
-    with pytest.raises(InputError, match=r"--backbone-weights some\.pth: only for networks of timm"):
-        check_backbone(BackboneConfig(backbone_weights="some.pth"))
+    with pytest.raises(InputError, match="--backbone-weights cache: only for networks of timm"):
+        check_backbone(BackboneConfig(backbone_weights="cache"))
     with pytest.raises(InputError, match=r"--backbone timm:resnet17: timm .* has no such network; near: .*resnet"):
         build_backbone(BackboneConfig(backbone="timm:resnet17"), 3)
 
