@@ -1,0 +1,184 @@
+"""Short runs that are watched with the truth: is the harness right, and what do labeling functions learn from?
+
+    python benchmarks/harness.py fixmatch-250 --seeds 1 2          # FixMatch beside its published curve
+    python benchmarks/harness.py traps-40 --seeds 1                # step 1 with one thing changed at a time
+    python benchmarks/harness.py my_runs.json --data cifar10.npz   # [["name", "dp-ssl", {"steps": 5000}], ...]
+
+Every run trains by the package's own code on the package's own split. After each window the averaged weights predict
+5,000 training images whose truth is known here, which is written down and used for nothing else. -> results/harness_*.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from results_file import REPOSITORY, commit, write_results
+from torch import Tensor, nn
+
+from dpssl.baselines.trainer import train_baseline
+from dpssl.config import DP_SSL, Config, settings_that_matter, with_values
+from dpssl.data.batches import ImageBank, unlabeled_pool
+from dpssl.data.readers import load_dataset
+from dpssl.data.split import make_split
+from dpssl.end_model.predict import predict_probabilities
+from dpssl.label_model import covered, effective_lfs
+from dpssl.labeling.losses import consensus
+from dpssl.labeling.train import train_lfs
+from dpssl.labeling.vote import cast_votes, feature_diagnostics
+from dpssl.metrics import accuracy, majority_vote_accuracy, specialist_summary
+from dpssl.nets.lf_heads import LFNetwork
+from dpssl.training.precision import pick_device
+from dpssl.training.watch import Watch
+from dpssl.warm_start import train_warm_start
+
+Job = tuple[str, str, dict[str, Any]]  # name, method, settings
+COMMON = {"bn_momentum": 0.01, "compile": True, "window": 500}
+CONSENSUS = {"n_labels": 40, "steps": 15000, "pseudo_labels": "consensus", "adaptive_threshold": True}
+OWN = {"n_labels": 40, "steps": 15000}
+PLANS: dict[str, list[Job]] = {
+    "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
+    "traps-40": [
+        ("FreeMatch", "freematch", {"n_labels": 40, "steps": 15000}),
+        ("FixMatch", "fixmatch", {"n_labels": 40, "steps": 15000}),
+        ("consensus, adaptive threshold", DP_SSL, CONSENSUS),
+        ("the same, aligned", DP_SSL, {**CONSENSUS, "alignment": True}),
+        ("the same, weak views apart", DP_SSL, {**CONSENSUS, "joint_forward": False}),
+        ("the same, no feature transform (Exp2)", DP_SSL, {**CONSENSUS, "feature_transform": False}),
+        ("the same, no specialists (Exp1)", DP_SSL, {**CONSENSUS, "mcl": False}),
+        ("the same, sharp and free transform", DP_SSL, {**CONSENSUS, "assignment_entropy": 0.5, "sharpness_range": 0}),
+        ("the same, gradient summed over LFs", DP_SSL, {**CONSENSUS, "backbone_gradient": "sum"}),
+        ("own pseudo-labels", DP_SSL, OWN),
+        ("own pseudo-labels, aligned", DP_SSL, {**OWN, "alignment": True}),
+        ("own pseudo-labels, abstain on weak views", DP_SSL, {**OWN, "abstain_view": "weak"}),
+    ],
+}
+N_WATCHED = 5000
+TRUSTED = 0.95  # FixMatch's threshold
+
+
+class Observer(Watch):
+    """Writes down after each window how good the averaged weights are."""
+
+    def __init__(self, bank: ImageBank, truth: np.ndarray) -> None:
+        super().__init__(progress=False)
+        self.bank, self.truth, self.curve = bank, truth, list[dict[str, float]]()
+
+    def after_window(self, stage: str, step: int, metrics: Any, state: Any, notes: Any) -> None:
+        if stage in ("mcl", "warm"):
+            return
+        network, optimizer = state.modules["network"], state.optimizer
+        optimizer.use_average()
+        probabilities = predicted(network.eval(), self.bank)
+        network.train()
+        optimizer.use_weights()
+        sure = probabilities.max(1) >= TRUSTED
+        right = probabilities.argmax(1) == self.truth
+        line = {"step": step, "minutes": round(self.minutes(), 2), "accuracy": right.mean(), "sure": sure.mean()}
+        line["accuracy_of_sure"] = right[sure].mean() if sure.any() else float("nan")
+        line |= {name: metrics[name] for name in ("labeled_loss", "unlabeled_loss", "pseudo_label_rate")}
+        self.curve.append({name: round(float(value), 4) for name, value in line.items()})
+
+
+@torch.no_grad()
+def predicted(network: nn.Module, bank: ImageBank) -> np.ndarray:
+    """Class probabilities (n, C): a classifier's, or the consensus of labeling functions."""
+    if not isinstance(network, LFNetwork):
+        return predict_probabilities(network, bank).numpy()
+
+    class Together(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            joint = consensus(torch.softmax(network.abstain_logits(network(inputs)), -1), network.specialties)
+            return joint.clamp_min(1e-12).log()  # the softmax of which it is
+
+    return predict_probabilities(Together(), bank).numpy()
+
+
+def run(job: Job, seed: int, data: str, device: torch.device) -> dict[str, Any]:
+    name, method, settings = job
+    config = with_values(Config(), {**COMMON, "method": method, **settings, "seed": seed, "device": device.type})
+    dataset, split = make_split(load_dataset(data), config.data.n_labels, seed, config.data.test_fraction)
+    bank = ImageBank.from_numpy(dataset.images, device)
+    rows = split.unlabeled[:N_WATCHED]
+    watch = Observer(bank.with_images(dataset.images[rows]), dataset.truth[rows])
+    labels, n_classes, started = torch.from_numpy(split.given_labels), dataset.n_classes, time.perf_counter()
+    warm = None
+    if config.warm_start.warm_steps:
+        warm = train_warm_start(bank, unlabeled_pool(labels, with_labeled=True), config, watch)
+    network: nn.Module
+    if method == DP_SSL:
+        network = train_lfs(bank, labels, n_classes, config, watch, backbone_start=warm)
+    else:
+        network = train_baseline(bank, labels, n_classes, config, watch, backbone_start=warm).network
+    minutes = (time.perf_counter() - started) / 60
+    rows = split.unlabeled
+    figures = {
+        "annotation_accuracy": accuracy(predicted(network, bank)[rows].argmax(1), dataset.truth[rows]),
+        "test_accuracy": accuracy(
+            predicted(network, bank.with_images(dataset.test_images)).argmax(1), dataset.test_truth
+        ),
+    }
+    if isinstance(network, LFNetwork):
+        figures |= lf_figures(network, bank, dataset.truth, rows)
+    figures["minutes"] = round(minutes, 2)
+    return {"name": name, "seed": seed, **figures, "config": settings_that_matter(config), "curve": watch.curve}
+
+
+def lf_figures(network: LFNetwork, bank: ImageBank, truth: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+    """What FINDINGS of a step 1 are made of: votes, specialities and features."""
+    found = cast_votes(network, bank)
+    votes, truth = found.votes[rows], truth[rows]
+    inside = found.specialties[:, truth].T  # (n, K): does LF k know the class of the image
+    right, spoke = votes == truth[:, None], votes >= 0
+    return {
+        "majority_vote_accuracy": majority_vote_accuracy(votes, truth, network.n_classes),
+        "coverage": float(covered(votes).mean()),
+        "lf_precision": float(right[spoke].mean()) if spoke.any() else None,
+        "recall_inside_specialties": float(right[inside].mean()) if inside.any() else None,
+        "distinct_rows": len(np.unique(votes, axis=0)),
+        "effective_lfs_per_class": [round(float(n), 2) for n in effective_lfs(votes, found.specialties)],
+        **specialist_summary(found.specialties),
+        **feature_diagnostics(network, bank),
+    }
+
+
+def shown(run: dict[str, Any]) -> str:
+    percent = {"annotation": "annotation_accuracy", "test": "test_accuracy", "vote": "majority_vote_accuracy",
+               "cover": "coverage", "recall": "recall_inside_specialties", "precision": "lf_precision"}  # fmt: skip
+    told = "  ".join(f"{word} {100 * run[key]:5.2f}" for word, key in percent.items() if run.get(key) is not None)
+    return f"{run['name']:<42} seed {run['seed']}  {told}  {run['minutes']:.1f} min"
+
+
+def read_plan(name: str) -> list[Job]:
+    if name in PLANS:
+        return PLANS[name]
+    if not name.endswith(".json"):
+        raise SystemExit(f"{name}: choose {', '.join(PLANS)}, or name a .json file of runs")
+    return [(title, method, settings) for title, method, settings in json.loads(Path(name).read_text())]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("plan", help=f"{', '.join(PLANS)}, or a .json file of [name, method, settings]")
+    parser.add_argument("--data", default="cifar10", help="as of dpssl run")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, help="default: results/harness_PLAN.json")
+    chosen = parser.parse_args(arguments)
+    device, plan = pick_device(chosen.device), read_plan(chosen.plan)
+    out = chosen.out or REPOSITORY / "results" / f"harness_{Path(chosen.plan).stem.replace('-', '_')}.json"
+    where = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+    runs = []
+    for seed in chosen.seeds:
+        for job in plan:
+            runs.append(run(job, seed, chosen.data, device))
+            print(shown(runs[-1]), flush=True)
+            write_results(out, {"plan": chosen.plan, "commit": commit(), "device": where, "runs": runs})
+
+
+if __name__ == "__main__":
+    main()
