@@ -17,4 +17,4 @@ def commit() -> str:
 
 def write_results(out: Path, report: Mapping[str, Any]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report, indent=1) + "\n")
+    out.write_text(json.dumps(report, indent=1, default=lambda value: value.tolist()) + "\n")  # numpy's
