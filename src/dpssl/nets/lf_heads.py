@@ -16,16 +16,16 @@ MASKED_LOGIT = -1e4  # exp() of it is 0 in float32, and unlike -inf it has no Na
 
 
 class LFHeads(nn.Module):
-    """K linear classifiers, each on its own feature: (B, K, D) -> (B, K, C + 1)."""
+    """K linear classifiers, each on its own feature: (B, K, D) times `scale` (B, K, 1) -> (B, K, C + 1)."""
 
     def __init__(self, n_lfs: int, n_features: int, n_outputs: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(n_lfs, n_features, n_outputs))
         self.bias = nn.Parameter(torch.zeros(n_lfs, n_outputs))
 
-    def forward(self, lf_features: Tensor) -> Tensor:
+    def forward(self, lf_features: Tensor, scale: Tensor | float = 1.0) -> Tensor:
         scores = torch.einsum("bkd,kdo->bko", lf_features, self.weight)
-        return scores + self.bias
+        return scores * scale + self.bias
 
 
 class LFNetwork(nn.Module):
@@ -45,7 +45,7 @@ class LFNetwork(nn.Module):
         super().__init__()
         n_features = cast(int, backbone.n_features)
         self.backbone = backbone
-        self.pooling: nn.Module = AveragePooling(n_lfs)
+        self.pooling: FeatureTransform | AveragePooling = AveragePooling(n_lfs)
         if feature_transform:
             self.pooling = FeatureTransform(n_lfs, n_features, feature_norm, sharpness_range)
         self.heads = LFHeads(n_lfs, n_features, n_classes + 1)
@@ -62,17 +62,18 @@ class LFNetwork(nn.Module):
 
     def lf_features(self, images: Tensor) -> Tensor:
         """f_k (B, K, D)."""
-        return self._pool(self.backbone(images))
+        vectors, scale = self._pool(self.backbone(images))
+        return vectors * scale
 
     def read(self, features: Tensor) -> Tensor:
         """Logits of every labeling function (B, K, C + 1) from the feature map (B, D, h, w)."""
         with torch.autocast(features.device.type, enabled=False):
-            return cast(Tensor, self.heads(self._pool(features)))
+            return cast(Tensor, self.heads(*self._pool(features)))
 
-    def _pool(self, features: Tensor) -> Tensor:
+    def _pool(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Distances and residuals are small differences: they stay in float32 under autocast."""
         with torch.autocast(features.device.type, enabled=False):
-            return cast(Tensor, self.pooling(scale_gradient(features, self.gradient_scale)))
+            return self.pooling.unscaled(scale_gradient(features, self.gradient_scale))
 
     def abstain_logits(self, logits: Tensor) -> Tensor:
         """Logits of p̄_k (B, K, C + 1): classes outside tau_k are masked, and abstaining where it is switched off."""
