@@ -60,7 +60,7 @@ class FeatureTransform(nn.Module):
         positions = unit_positions(features)  # (B, HW, D)
         assignment = self.assignment(positions)  # (B, HW, K)
         pulled = assignment.transpose(1, 2) @ positions  # (B, K, D), sum_j a_jk f[j]
-        residual = pulled - assignment.sum(1).unsqueeze(-1) * self.centers
+        residual = torch.addcmul(pulled, assignment.sum(1).unsqueeze(-1), self.centers, value=-1)
         return residual, self.norm * inverse_norm(residual)
 
 
