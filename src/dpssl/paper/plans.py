@@ -52,7 +52,7 @@ SCALES = {
         (10, 20, 30),
         ("digits", 250),
         DIGITS,
-        600,
+        1200,
         (1, 2, 3),
         "A small stand-in: scikit-learn's digits (8x8 pixels) and a Wide ResNet-10-1; the paper has no such numbers.",
     ),
