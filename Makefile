@@ -60,8 +60,8 @@ clean: ## Remove the environment, builds and caches; runs/ stays
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # OpenMP threads that spin while they wait slow down everything else on a small machine.
-test bench-digits bench-label-model: export OMP_WAIT_POLICY = PASSIVE
-test bench-digits bench-label-model: export GOMP_SPINCOUNT = 0
+test bench-label-model: export OMP_WAIT_POLICY = PASSIVE
+test bench-label-model: export GOMP_SPINCOUNT = 0
 
 $(VENV)/torch: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -16,6 +16,7 @@ from typing import Any
 from dpssl import __version__, commands
 from dpssl.commands.command import Command
 from dpssl.commands.session import EXIT_SIGNAL
+from dpssl.constants import THREADS_WAIT
 from dpssl.errors import DPSSLError, InputError, ReportedElsewhere
 
 EXIT_BAD_INPUT = 2
@@ -26,9 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     chosen = vars(_parser().parse_args(arguments))
     command = chosen.pop("command")
-    # Without these, torch's OpenMP threads spin while they wait, and a step takes many times longer on a busy machine.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    for name, value in THREADS_WAIT.items():
+        os.environ.setdefault(name, value)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpssl.config import DP_SSL, settings_that_matter, with_values
+from dpssl.constants import THREADS_WAIT
 from dpssl.errors import DPSSLError
 from dpssl.paper.cells import Cell, folder_name
 
@@ -48,8 +49,8 @@ class Task:
 
 def main(text: str) -> int:
     """Do the task; returns the exit status."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as dpssl.cli does, and why
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    for name, value in THREADS_WAIT.items():
+        os.environ.setdefault(name, value)
     try:
         return _work(Task.from_json(text))
     except DPSSLError as problem:
