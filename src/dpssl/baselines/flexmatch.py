@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from dpssl.baselines.system import Batch, Learner, MethodSettings, System, Task
 from dpssl.config import option
+from dpssl.training.curriculum import convex_map
 from dpssl.training.fixmatch import fixmatch_loss
 from dpssl.training.step import LossAndMetrics
 
@@ -68,8 +69,3 @@ class FlexMatch(System):
     def trusts(self, probabilities: Tensor) -> Tensor:
         confidence, label = probabilities.max(-1)
         return confidence >= self.thresholds()[label]
-
-
-def convex_map(x: Tensor) -> Tensor:
-    """M(x) = x / (2 - x): 0 to 0, 1 to 1, and below x between, so that thresholds rise late."""
-    return x / (2 - x)

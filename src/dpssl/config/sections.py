@@ -215,6 +215,9 @@ class LabelingConfig(Section):
     adaptive_threshold: bool = option(
         False, "with a consensus: FreeMatch's self-adaptive threshold in place of the fixed one"
     )
+    curriculum_threshold: bool = option(
+        False, "FlexMatch's thresholds in place of the fixed one: lower for what an LF is rarely sure of yet"
+    )
     fairness_weight: float = option(
         0.0, "with an adaptive threshold: weight of FreeMatch's fairness loss on the consensus", least=0
     )
@@ -260,6 +263,8 @@ class LabelingConfig(Section):
         super().__post_init__()
         if 0 < self.sharpness_range < 1:
             raise InputError(f"--sharpness-range {self.sharpness_range}: must be 0 or at least 1")
+        if self.curriculum_threshold and self.adaptive_threshold:
+            raise InputError("--curriculum-threshold true: not with --adaptive-threshold true; choose one of them")
         if self.fairness_weight and not (self.adaptive_threshold and self.pseudo_labels == "consensus"):
             raise InputError(
                 f"--fairness-weight {self.fairness_weight}: only with --pseudo-labels consensus and "

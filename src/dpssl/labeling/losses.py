@@ -60,7 +60,7 @@ def unlabeled_loss(
     weak_probabilities: Tensor,
     weak_logits: Tensor,
     strong_logits: Tensor,
-    confidence_threshold: float,
+    confidence_threshold: float | Tensor,
     abstain_view: str = "strong",
     may_abstain: Tensor | None = None,
     abstain_weight: float = 1.0,
@@ -70,7 +70,7 @@ def unlabeled_loss(
         L_u = sum_k 1(max p̄_k(weak) >= eps) [ 1(ŷ in tau_k) H(ŷ, p̄_k(strong)) + 1(ŷ abstains) H(0, p̄_k(view)) ]
 
     `weak_probabilities` (B, K, C + 1) are the targets' p̄_k(weak), perhaps aligned with a prior; `weak_logits` and
-    `strong_logits` those of p̄_k on both views.
+    `strong_logits` those of p̄_k on both views; `confidence_threshold` is eps, or one for each prediction (B, K).
     `may_abstain` (B, K), where given, is where an abstain pseudo-label counts (see `claimed_elsewhere`). Its weight is
     `abstain_weight` (see `labeled_loss`).
     Deviation: Eq. 6 prints the abstain term on the weak view, where p >= eps makes it nearly zero. `abstain_view` is

@@ -18,6 +18,7 @@ from dpssl.labeling.losses import (
 )
 from dpssl.labeling.specialties import WinnerCount
 from dpssl.nets.lf_heads import LFNetwork
+from dpssl.training.curriculum import Curriculum
 from dpssl.training.distributed import average
 from dpssl.training.self_adaptive import SelfAdaptive
 from dpssl.training.step import LossAndMetrics
@@ -55,6 +56,7 @@ class SemiSupervised(nn.Module):
         self.register_buffer("mean_prediction", self.get_buffer("prior").clone())
         self.register_buffer("steps_seen", torch.zeros(()))
         self.adaptive = SelfAdaptive(network.n_classes, ADAPTIVE_DECAY)
+        self.curriculum = Curriculum(self.get_buffer("prior"), settings.confidence_threshold)
 
     def loss(
         self, labeled_logits: Tensor, labels: Tensor, weak_logits: Tensor, strong_logits: Tensor
@@ -81,7 +83,7 @@ class SemiSupervised(nn.Module):
             targets,
             weak_logits,
             strong_logits,
-            settings.confidence_threshold,
+            self._threshold(targets),
             settings.abstain_view,
             may_abstain,
             settings.abstain_weight,
@@ -104,7 +106,7 @@ class SemiSupervised(nn.Module):
             self.adaptive.adapt(joint)
             sure = self.adaptive.trusts(joint)
         else:
-            sure = confidence >= settings.confidence_threshold
+            sure = confidence >= self._threshold(joint)
         loss = consensus_loss(strong_logits, pseudo_labels, sure, specialties, settings.abstain_weight).mean()
         if settings.fairness_weight:
             strong = consensus(torch.softmax(strong_logits, -1), specialties)
@@ -115,6 +117,13 @@ class SemiSupervised(nn.Module):
             "speak_rate": (sure[:, None] & speaks).float().mean(),
             "coverage": speaks.any(1).float().mean(),
         }
+
+    def _threshold(self, probabilities: Tensor) -> Tensor | float:
+        """What predictions (B, ..., outcomes) have to reach: one number, or one for each of them (B, ...)."""
+        if not self.settings.curriculum_threshold:
+            return self.settings.confidence_threshold
+        self.curriculum.adapt(probabilities)
+        return self.curriculum.thresholds_of(probabilities)
 
     @torch.no_grad()
     def _warmed_up(self) -> Tensor | float:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from dpssl.baselines.flexmatch import convex_map
+from dpssl.training.curriculum import convex_map
 
 
 def test_convex_map_is_the_published_one() -> None:

@@ -68,6 +68,27 @@ def test_below_the_threshold_nobody_learns() -> None:
     assert loss == 0
 
 
+def test_the_curriculum_lets_everything_pass_at_first() -> None:
+    """Nobody has been sure of anything, so no certainty is needed; the fixed threshold lets nothing pass."""
+    weak = masked([[0.7, 0, 0.3], [0.7, 0, 0.3], [0, 0.2, 0.8]])
+    for curriculum, passed in ((True, 1), (False, 0)):
+        objective = make_objective(curriculum_threshold=curriculum)
+        _, metrics = objective.loss(torch.zeros(1, 3, 3), torch.tensor([0]), weak, torch.zeros(1, 3, 3))
+        assert metrics["pseudo_label_rate"] == passed
+
+
+def test_own_pseudo_labels_have_a_curriculum_for_each_lf_and_outcome() -> None:
+    network = LFNetwork(WideResNet(10, 1, n_channels=1), n_lfs=3, n_classes=2, feature_transform=False)
+    network.specialties.copy_(TAU)
+    objective = SemiSupervised(network, LabelingConfig(curriculum_threshold=True), torch.full((2,), 0.5))
+    abstaining = masked([[0.01, 0, 0.99], [0.99, 0, 0.01], [0, 0.5, 0.5]])
+    for _ in range(2000):
+        objective.curriculum.adapt(torch.softmax(abstaining, -1))
+    lf_0, lf_1, lf_2 = objective.curriculum.thresholds()
+    assert lf_0[0] == lf_2[1] == 0, "what an LF is never sure of needs no certainty"
+    assert lf_0[2].item() == lf_1[0].item() == pytest.approx(0.95)
+
+
 def test_the_adaptive_threshold_lets_everything_pass_at_first_and_follows_the_confidence() -> None:
     objective = make_objective(adaptive_threshold=True, fairness_weight=0.1)
     unsure = masked([[0.55, 0, 0.45], [0.55, 0, 0.45], [0, 0.5, 0.5]])
@@ -100,6 +121,7 @@ def test_the_consensus_is_aligned_to_the_class_balance() -> None:
     [
         ({"adaptive_threshold": True, "fairness_weight": 0.1}, "--fairness-weight 0.1: only with --pseudo-labels cons"),
         ({"pseudo_labels": "consensus", "fairness_weight": 0.1}, "--fairness-weight 0.1: only with"),
+        ({"adaptive_threshold": True, "curriculum_threshold": True}, "--curriculum-threshold true: not with --adapt"),
         ({"sharpness_range": 0.5}, "--sharpness-range 0.5: must be 0 or at least 1"),
     ],
 )
