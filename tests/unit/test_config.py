@@ -54,7 +54,8 @@ def allowed_values(entry: Option) -> st.SearchStrategy[Any]:
 @given(st.fixed_dictionaries({entry.name: allowed_values(entry) for entry in OPTIONS}))
 def test_every_field_survives_toml(values: dict[str, Any]) -> None:
     values |= {  # limits that lie between fields, or between two values
-        "backbone": "timm:any", "pseudo_labels": "consensus", "adaptive_threshold": True, "sharpness_range": 2.0
+        "backbone": "timm:any", "pseudo_labels": "consensus", "adaptive_threshold": True, "sharpness_range": 2.0,
+        "curriculum_threshold": False,
     }  # fmt: skip
     config = with_values(Config(), values)
     for entry in OPTIONS:
