@@ -4,8 +4,9 @@
     X', U' = mixup of the labelled views and all K unlabelled ones with each other, λ' = max(λ, 1 - λ)
     L = H(y', p(X')) + λ_u r(t) mean_c (q' - p(U'))²
 
-K = 2, T = .5, α = .75 and λ_u = 75 are the paper's for CIFAR-10. r(t) rises to 1 over the first 1/64 of
-training: 16,384 of 2^20 steps in the authors' code.
+K = 2, T = .5, α = .75 and λ_u = 75 are the paper's for CIFAR-10. r(t) rises to 1 over 16,384 steps, as in the authors'
+code, or over all of a shorter training. The same share of fewer steps, 1/64, brought the full weight before anything
+was learnt: of 1,200 steps on digits it left an error of 57 %, nearly all images in one class, in place of 4 %.
 """
 
 from dataclasses import dataclass
@@ -26,11 +27,11 @@ class MixMatch(System):
         temperature: float = option(0.5, "of the sharpening; 1 = none", least=1e-3)
         alpha: float = option(0.75, "of mixup's Beta distribution; 0 = nothing is mixed", least=0)
         unlabeled_weight: float = option(75.0, "weight of the unlabelled loss, at full height", least=0)
-        ramp: float = option(1 / 64, "share of training over which that weight rises from 0", least=0, most=1)
+        ramp_steps: int = option(16384, "steps over which that weight rises from 0, or all of fewer", least=0)
 
     def __init__(self, settings: "MixMatch.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings, self.ramp = settings, Ramp(task.n_steps, settings.ramp)
+        self.settings, self.ramp = settings, Ramp(task.n_steps, min(1.0, settings.ramp_steps / task.n_steps))
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         settings, n_labeled = self.settings, len(batch.labels)

@@ -6,7 +6,7 @@
 
 The weak view's prediction anchors all strong ones (augmentation anchoring); the last term guesses by which of four
 right angles a strong view was turned. λ_U = 1.5, λ_U1 = λ_r = .5, T = .5, α = .75, K = 8 and CTAugment are the paper's
-(Sec. 4); r(t) rises over the first 1/64 of training, and p̃ is a mean over 128 batches, as in the authors' code.
+(Sec. 4); r(t) rises over 16,384 steps, or all of fewer, and p̃ is a mean over 128 batches, as in the authors' code.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class ReMixMatch(System):
         unlabeled_weight: float = option(1.5, "weight of the mixed unlabelled views, at full height", least=0)
         premix_weight: float = option(0.5, "weight of a strong view that is not mixed, at full height", least=0)
         rotation_weight: float = option(0.5, "weight of guessing the turn of a strong view; 0 = off", least=0)
-        ramp: float = option(1 / 64, "share of training over which the first two weights rise", least=0, most=1)
+        ramp_steps: int = option(16384, "steps over which the first two weights rise, or all of fewer", least=0)
         alignment: bool = option(True, "align predictions with the class balance of the labels")
         alignment_decay: float = option(1 - 1 / 128, "of the running mean prediction that is aligned", least=0, most=1)
         cta_depth: int = option(2, "operations of a strong view", least=0)
@@ -46,7 +46,7 @@ class ReMixMatch(System):
 
     def __init__(self, settings: "ReMixMatch.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings, self.ramp = settings, Ramp(task.n_steps, settings.ramp)
+        self.settings, self.ramp = settings, Ramp(task.n_steps, min(1.0, settings.ramp_steps / task.n_steps))
         self.cta = CTAugment(task.strong_ops, settings.cta_depth, settings.cta_threshold, settings.cta_decay)
         self.register_buffer("class_balance", task.class_balance.clone())
         self.register_buffer("mean_prediction", torch.full((task.n_classes,), 1 / task.n_classes))

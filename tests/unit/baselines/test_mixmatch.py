@@ -26,7 +26,7 @@ def test_losses_by_hand_where_nothing_is_mixed(
     """α = 0: cross-entropy on the labelled view, and (q - p)² of each of the K views with the guess of all."""
     guesses = torch.tensor([log(0.9, 0.1), log(0.7, 0.3)])
     after = torch.tensor([log(0.25, 0.75), log(0.5, 0.5), log(16 / 17, 1 / 17)])
-    system = make_system("mixmatch", alpha=0, ramp=0, task={"n_classes": 2})
+    system = make_system("mixmatch", alpha=0, ramp_steps=0, task={"n_classes": 2})
     chosen = learner(guesses, after)
     loss, metrics = system.loss(make_batch(labels=[0], n_unlabeled=1), chosen)
     expected = (16 / 17 - 0.5) ** 2 / 2  # of the first view; the second is as guessed
@@ -40,4 +40,12 @@ def test_published_settings(make_system: Callable[..., Any]) -> None:
     """The paper: T = .5, K = 2, α = .75, λ_u = 75 on CIFAR-10; the ramp is 16,384 of 2^20 steps."""
     settings = make_system("mixmatch").settings
     assert (settings.temperature, settings.n_views, settings.alpha, settings.unlabeled_weight) == (0.5, 2, 0.75, 75)
-    assert settings.ramp * 2**20 == 16384
+    assert settings.ramp_steps == 16384
+
+
+@pytest.mark.parametrize(("n_steps", "half_way"), [(2**20, 8192), (100, 50)])
+def test_the_ramp_takes_its_steps_or_all_of_a_shorter_training(
+    n_steps: int, half_way: int, make_system: Callable[..., Any]
+) -> None:
+    ramp = make_system("mixmatch", task={"n_steps": n_steps}).ramp
+    assert [ramp().item() for _ in range(half_way + 1)][-1] == pytest.approx(0.5)

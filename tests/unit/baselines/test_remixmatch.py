@@ -41,7 +41,13 @@ def test_every_term_by_hand_where_nothing_is_mixed(
     make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
 ) -> None:
     system = make_system(
-        "remixmatch", n_strong=2, alpha=0, ramp=0, temperature=1, cta_depth=0, task={"n_classes": 2, "n_features": 2}
+        "remixmatch",
+        n_strong=2,
+        alpha=0,
+        ramp_steps=0,
+        temperature=1,
+        cta_depth=0,
+        task={"n_classes": 2, "n_features": 2},
     )
     with torch.no_grad():
         system.turn_head.weight.zero_()
