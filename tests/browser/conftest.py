@@ -68,7 +68,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         page.on("pageerror", lambda error: complaints.append(str(error)))
         if not may_fail:
             page.on("console", lambda message: complaints.append(message.text))
-            page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+            page.on("requestfailed", lambda request: complaints.extend(_unasked_failure(request)))
         page.goto(address)
         return page
 
