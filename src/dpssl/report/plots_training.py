@@ -27,6 +27,7 @@ WORDS = {
     "match_rate": "views matched with the other of their image",
 }
 SHARES_OF = {"warm": "matched views"}  # what the shares of a stage tell, if not of its pseudo-labels
+LOG_FROM = 5  # ratio of greatest to least loss; a log scale over less has no number on its axis
 NOT_CURVES = ("stage", "step", "minutes")
 SHARES = ("rate", "accuracy", "coverage", "share")  # how the name of a number between 0 and 1 ends
 Line = dict[str, Any]
@@ -85,7 +86,8 @@ def _plot(
     changes: list[tuple[float, str]],
     is_share: bool,
 ) -> Drawing:
-    is_positive = all(min(values) > 0 for _, values in curves.values())
+    least, most = (end(end(values) for _, values in curves.values()) for end in (min, max))
+    is_log = least > 0 and most > LOG_FROM * least
 
     def paint(axes: "Axes") -> None:
         for (name, (steps, values)), (color, dashes) in zip(curves.items(), SERIES * len(curves), strict=False):
@@ -100,9 +102,9 @@ def _plot(
         axes.set_xlim(left=0)
         if is_share:
             axes.set_ylim(0, 1.03)
-        elif is_positive:
+        elif is_log:
             plain_log_scale(axes)
-        axes.set(xlabel="step", ylabel="share" if is_share else "loss, log scale" if is_positive else "loss")
+        axes.set(xlabel="step", ylabel="share" if is_share else "loss, log scale" if is_log else "loss")
         axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2)
 
     ends = "; ".join(
