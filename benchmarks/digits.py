@@ -21,8 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # dpssl.constants says why
+from dpssl.constants import THREADS_WAIT
+
+os.environ.update({**THREADS_WAIT, **os.environ})  # before torch is imported
 
 import numpy as np
 import torch

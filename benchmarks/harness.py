@@ -30,7 +30,7 @@ from dpssl.label_model import covered, effective_lfs
 from dpssl.labeling.losses import consensus
 from dpssl.labeling.train import train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
-from dpssl.metrics import accuracy, majority_vote_accuracy, specialist_summary
+from dpssl.metrics import accuracy, majority_vote_accuracy, specialist_summary, vote_scores
 from dpssl.nets.lf_heads import LFNetwork
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
@@ -129,17 +129,13 @@ def run(job: Job, seed: int, data: str, device: torch.device) -> dict[str, Any]:
 
 
 def lf_figures(network: LFNetwork, bank: ImageBank, truth: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
-    """What FINDINGS of a step 1 are made of: votes, specialities and features."""
+    """What step 1 has made: votes, specialities and features."""
     found = cast_votes(network, bank)
     votes, truth = found.votes[rows], truth[rows]
-    inside = found.specialties[:, truth].T  # (n, K): does LF k know the class of the image
-    right, spoke = votes == truth[:, None], votes >= 0
     return {
         "majority_vote_accuracy": majority_vote_accuracy(votes, truth, network.n_classes),
         "coverage": float(covered(votes).mean()),
-        "lf_precision": float(right[spoke].mean()) if spoke.any() else None,
-        "recall_inside_specialties": float(right[inside].mean()) if inside.any() else None,
-        "distinct_rows": len(np.unique(votes, axis=0)),
+        **vote_scores(votes, truth, found.specialties),
         "effective_lfs_per_class": [round(float(n), 2) for n in effective_lfs(votes, found.specialties)],
         **specialist_summary(found.specialties),
         **feature_diagnostics(network, bank),

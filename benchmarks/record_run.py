@@ -16,6 +16,7 @@ import numpy as np
 from results_file import REPOSITORY, commit, write_results
 
 from dpssl.config import settings_that_matter
+from dpssl.metrics import vote_scores
 from dpssl.paper.figures import cell_figures
 from dpssl.pipeline import VOTES
 from dpssl.runs import Run, open_run
@@ -39,18 +40,12 @@ def recorded(run: Run, measured_at: str) -> dict[str, Any]:
     }
 
 
-def vote_figures(run: Run) -> dict[str, float]:
+def vote_figures(run: Run) -> dict[str, Any]:
     """How often the labeling functions are right where they speak, and speak where they should."""
     if not run.folder.has(VOTES):
         return {}
     file, rows = run.folder.read_votes(run.dataset.ids), run.split.unlabeled
-    votes, truth = file.votes[rows], run.dataset.truth[rows]
-    right, spoke, inside = votes == truth[:, None], votes >= 0, file.specialties[:, truth].T
-    return {
-        "lf_precision": float(right[spoke].mean()),
-        "recall_inside_specialties": float(right[inside].mean()),
-        "distinct_rows": len(np.unique(votes, axis=0)),
-    }
+    return vote_scores(file.votes[rows], run.dataset.truth[rows], file.specialties)
 
 
 def thinned(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

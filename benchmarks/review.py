@@ -19,8 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # dpssl.constants says why
+from dpssl.constants import THREADS_WAIT
+
+os.environ.update({**THREADS_WAIT, **os.environ})  # before torch is imported
 
 import numpy as np
 import torch

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpssl.constants import UNLABELED
+from dpssl.constants import ABSTAIN, UNLABELED
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.integer[Any]]
@@ -113,6 +113,22 @@ def majority_vote_accuracy(votes: Integers, truth: Integers, n_classes: int) -> 
     votes, truth = votes[known], truth[known]
     counts = np.stack([(votes == label).sum(axis=1) for label in range(n_classes)], axis=1)  # (n, C)
     return _mean(_credit(counts)[np.arange(len(truth)), truth])
+
+
+def vote_scores(votes: Integers, truth: Integers, specialties: Booleans) -> dict[str, Any]:
+    """How good votes (n, K) are, LF by LF, before any label model.
+
+    `lf_precision`: share of the votes that are right; `recall_inside_specialties`: share of the LFs that name the class
+    of an image in their tau_k; `distinct_rows`: how many rows of votes there are.
+    """
+    known = truth != UNLABELED
+    votes, truth = votes[known], truth[known]
+    right = votes == truth[:, None]
+    return {
+        "lf_precision": _mean(right[votes != ABSTAIN]),
+        "recall_inside_specialties": _mean(right[specialties[:, truth].T]),
+        "distinct_rows": len(np.unique(votes, axis=0)),
+    }
 
 
 def specialist_summary(specialties: Booleans) -> dict[str, Any]:

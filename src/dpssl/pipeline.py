@@ -148,6 +148,7 @@ def train_classifier(run: Run) -> None:
     if run.has(END_MODEL):
         return _clear_checkpoints(run, "train")
     bank, file = _bank(run), run.folder.read_soft_labels(run.dataset.ids)
+    backbone = _lf_backbone(run) if run.config.end_model.end_start == "lfs" else _warm_backbone(run, bank)
     _forget_what_follows(run, "train")
     with run.step("train") as watch:
         network = train_end_model(
@@ -157,7 +158,7 @@ def train_classifier(run: Run) -> None:
             torch.from_numpy(file.covered),
             run.config,
             watch,
-            backbone_start=_lf_backbone(run) if run.config.end_model.end_start == "lfs" else _warm_backbone(run, bank),
+            backbone_start=backbone,
             start=_start(run, END_MODEL),
         )
         _write_classifier(run, network, bank)

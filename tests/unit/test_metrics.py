@@ -20,6 +20,7 @@ from dpssl.metrics import (
     log_loss,
     majority_vote_accuracy,
     specialist_summary,
+    vote_scores,
 )
 
 SHARED_VOTES = Path(__file__).parents[3] / "shared" / "data" / "votes"
@@ -239,3 +240,15 @@ def test_specialists_are_summarised() -> None:
         "n_empty_sets": 2,
         "n_duplicate_sets": 0,
     }
+
+
+def test_vote_scores_by_hand() -> None:
+    """Three LFs; the last image's truth is unknown and counts nowhere."""
+    votes = np.array([[0, -1, 0], [1, 1, -1], [-1, 1, 0], [0, 1, 1]])
+    specialties = np.array([[True, True], [False, True], [True, False]])
+    found = vote_scores(votes, np.array([0, 1, 0, -1]), specialties)
+    # Of six votes on images of known truth, LF 1's on image 2 alone is wrong. Six times an LF may name the class of an
+    # image, and LF 0 alone is silent once, on image 2.
+    assert found == {"lf_precision": 5 / 6, "recall_inside_specialties": 5 / 6, "distinct_rows": 3}
+    silent = vote_scores(np.full((2, 1), -1), np.array([0, 0]), np.array([[False]]))
+    assert silent == {"lf_precision": None, "recall_inside_specialties": None, "distinct_rows": 1}

@@ -26,7 +26,7 @@ class MeanTeacher(System):
 
     def __init__(self, settings: "MeanTeacher.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings, self.ramp = settings, Ramp(task.n_steps, settings.ramp)
+        self.settings, self.ramp = settings, Ramp(settings.ramp * task.n_steps)
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         labeled, student = learner.logits(learner.weak(batch.labeled), learner.weak(batch.unlabeled))

@@ -31,7 +31,7 @@ class MixMatch(System):
 
     def __init__(self, settings: "MixMatch.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings, self.ramp = settings, Ramp(task.n_steps, min(1.0, settings.ramp_steps / task.n_steps))
+        self.settings, self.ramp = settings, Ramp(min(settings.ramp_steps, task.n_steps))
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         settings, n_labeled = self.settings, len(batch.labels)

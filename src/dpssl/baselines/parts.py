@@ -6,13 +6,13 @@ from torch.nn import functional as F
 
 
 class Ramp(nn.Module):
-    """A weight that rises linearly from 0 to 1 over the first `share` of the steps; 0 = it is 1 from the start."""
+    """A weight that rises linearly from 0 to 1 over `length` steps; 0 = it is 1 from the start."""
 
     steps_seen: Tensor
 
-    def __init__(self, n_steps: int, share: float) -> None:
+    def __init__(self, length: float) -> None:
         super().__init__()
-        self.length = share * n_steps
+        self.length = length
         self.register_buffer("steps_seen", torch.zeros(()))
 
     @torch.no_grad()

@@ -25,7 +25,7 @@ class PiModel(System):
 
     def __init__(self, settings: "PiModel.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings, self.ramp = settings, Ramp(task.n_steps, settings.ramp)
+        self.settings, self.ramp = settings, Ramp(settings.ramp * task.n_steps)
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         labeled, student, teacher = learner.logits(

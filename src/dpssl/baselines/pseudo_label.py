@@ -28,7 +28,7 @@ class PseudoLabel(System):
 
     def __init__(self, settings: "PseudoLabel.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings, self.ramp = settings, Ramp(task.n_steps, settings.ramp)
+        self.settings, self.ramp = settings, Ramp(settings.ramp * task.n_steps)
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         labeled, weak = learner.logits(learner.weak(batch.labeled), learner.weak(batch.unlabeled))

@@ -46,7 +46,7 @@ class ReMixMatch(System):
 
     def __init__(self, settings: "ReMixMatch.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings, self.ramp = settings, Ramp(task.n_steps, min(1.0, settings.ramp_steps / task.n_steps))
+        self.settings, self.ramp = settings, Ramp(min(settings.ramp_steps, task.n_steps))
         self.cta = CTAugment(task.strong_ops, settings.cta_depth, settings.cta_threshold, settings.cta_decay)
         self.register_buffer("class_balance", task.class_balance.clone())
         self.register_buffer("mean_prediction", torch.full((task.n_classes,), 1 / task.n_classes))

@@ -34,7 +34,7 @@ class UDA(System):
 
     def __init__(self, settings: "UDA.Settings", task: Task) -> None:
         super().__init__(settings, task)
-        self.settings, self.progress = settings, Ramp(task.n_steps, 1.0)
+        self.settings, self.progress = settings, Ramp(task.n_steps)
 
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         labeled, strong, weak = learner.logits(

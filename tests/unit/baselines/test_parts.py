@@ -9,9 +9,9 @@ from dpssl.baselines.parts import Ramp, mix_up, sharpen, soft_cross_entropy, squ
 
 
 def test_ramp_rises_over_its_share_and_stays() -> None:
-    ramp = Ramp(n_steps=10, share=0.4)
+    ramp = Ramp(length=0.4 * 10)
     assert [ramp().item() for _ in range(7)] == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1, 1])
-    assert [Ramp(10, 0.0)().item() for _ in range(2)] == [1, 1]
+    assert [Ramp(0.0 * 10)().item() for _ in range(2)] == [1, 1]
 
 
 def test_sharpening_by_hand() -> None:
