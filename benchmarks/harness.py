@@ -1,7 +1,7 @@
 """Short runs that are watched with the truth: is the harness right, and what do labeling functions learn from?
 
     python benchmarks/harness.py fixmatch-250 --seeds 1 2          # FixMatch beside its published curve
-    python benchmarks/harness.py traps-40 --seeds 1                # step 1 with one thing changed at a time
+    python benchmarks/harness.py traps-40 --backbone-weights warm.safetensors    # one thing changed at a time
     python benchmarks/harness.py my_runs.json --data cifar10.npz   # [["name", "dp-ssl", {"steps": 5000}], ...]
 
 Every run trains by the package's own code on the package's own split. After each window the averaged weights predict
@@ -38,22 +38,26 @@ from dpssl.warm_start import train_warm_start
 
 Job = tuple[str, str, dict[str, Any]]  # name, method, settings
 COMMON = {"bn_momentum": 0.01, "compile": True, "window": 500}
-CONSENSUS = {"n_labels": 40, "steps": 15000, "pseudo_labels": "consensus", "adaptive_threshold": True}
-OWN = {"n_labels": 40, "steps": 15000}
+FEW = {"n_labels": 40, "steps": 5000, "mcl_max_steps": 200, "window": 1000}
+CONSENSUS = {**FEW, "pseudo_labels": "consensus"}
+ADAPTIVE = {**CONSENSUS, "adaptive_threshold": True}
+OWN = {**FEW, "curriculum_threshold": True}
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [
-        ("FreeMatch", "freematch", {"n_labels": 40, "steps": 15000}),
-        ("FixMatch", "fixmatch", {"n_labels": 40, "steps": 15000}),
-        ("consensus, adaptive threshold", DP_SSL, CONSENSUS),
-        ("the same, aligned", DP_SSL, {**CONSENSUS, "alignment": True}),
-        ("the same, weak views apart", DP_SSL, {**CONSENSUS, "joint_forward": False}),
-        ("the same, no feature transform (Exp2)", DP_SSL, {**CONSENSUS, "feature_transform": False}),
-        ("the same, no specialists (Exp1)", DP_SSL, {**CONSENSUS, "mcl": False}),
-        ("the same, sharp and free transform", DP_SSL, {**CONSENSUS, "assignment_entropy": 0.5, "sharpness_range": 0}),
-        ("the same, gradient summed over LFs", DP_SSL, {**CONSENSUS, "backbone_gradient": "sum"}),
-        ("own pseudo-labels", DP_SSL, OWN),
-        ("own pseudo-labels, aligned", DP_SSL, {**OWN, "alignment": True}),
+        ("FreeMatch", "freematch", FEW),
+        ("FlexMatch", "flexmatch", FEW),
+        ("consensus, adaptive threshold", DP_SSL, ADAPTIVE),
+        ("the same, 2,000 steps of MCL", DP_SSL, {**ADAPTIVE, "mcl_max_steps": 2000}),
+        ("the same, aligned", DP_SSL, {**ADAPTIVE, "alignment": True}),
+        ("the same, weak views apart", DP_SSL, {**ADAPTIVE, "joint_forward": False}),
+        ("the same, no feature transform (Exp2)", DP_SSL, {**ADAPTIVE, "feature_transform": False}),
+        ("the same, no specialists (Exp1)", DP_SSL, {**ADAPTIVE, "mcl": False}),
+        ("the same, sharp and free transform", DP_SSL, {**ADAPTIVE, "assignment_entropy": 0.5, "sharpness_range": 0}),
+        ("the same, gradient summed over LFs", DP_SSL, {**ADAPTIVE, "backbone_gradient": "sum"}),
+        ("consensus, curriculum threshold", DP_SSL, {**CONSENSUS, "curriculum_threshold": True}),
+        ("own pseudo-labels, curriculum threshold", DP_SSL, OWN),
+        ("own pseudo-labels, curriculum threshold, aligned", DP_SSL, {**OWN, "alignment": True}),
         ("own pseudo-labels, abstain on weak views", DP_SSL, {**OWN, "abstain_view": "weak"}),
     ],
 }
@@ -100,14 +104,15 @@ def predicted(network: nn.Module, bank: ImageBank) -> np.ndarray:
 
 def run(job: Job, seed: int, data: str, device: torch.device) -> dict[str, Any]:
     name, method, settings = job
-    config = with_values(Config(), {**COMMON, "method": method, **settings, "seed": seed, "device": device.type})
+    values = {**COMMON, "method": method, **settings, "seed": seed, "data": data, "device": device.type}
+    config = with_values(Config(), values)
     dataset, split = make_split(load_dataset(data), config.data.n_labels, seed, config.data.test_fraction)
     bank = ImageBank.from_numpy(dataset.images, device)
     rows = split.unlabeled[:N_WATCHED]
     watch = Observer(bank.with_images(dataset.images[rows]), dataset.truth[rows])
     labels, n_classes, started = torch.from_numpy(split.given_labels), dataset.n_classes, time.perf_counter()
     warm = None
-    if config.warm_start.warm_steps:
+    if config.starts_warm:
         warm = train_warm_start(bank, unlabeled_pool(labels, with_labeled=True), config, watch)
     network: nn.Module
     if method == DP_SSL:
@@ -161,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", help=f"{', '.join(PLANS)}, or a .json file of [name, method, settings]")
     parser.add_argument("--data", default="cifar10", help="as of dpssl run")
+    parser.add_argument("--backbone-weights", default="", help="what every run starts from, as warm_start.py writes it")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, help="default: results/harness_PLAN.json")
@@ -168,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device, plan = pick_device(chosen.device), read_plan(chosen.plan)
     out = chosen.out or REPOSITORY / "results" / f"harness_{Path(chosen.plan).stem.replace('-', '_')}.json"
     where = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+    plan = [(name, method, {"backbone_weights": chosen.backbone_weights, **given}) for name, method, given in plan]
     runs = []
     for seed in chosen.seeds:
         for job in plan:

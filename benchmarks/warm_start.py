@@ -47,9 +47,10 @@ class Observer(Watch):
         found = features(network.backbone.eval(), self.bank)
         network.train()
         optimizer.use_weights()
+        near_centers = [center_accuracy(found, self.truth, rows) for rows in self.labeled]
         line = {"step": step, "minutes": round(self.minutes(), 2), "loss": metrics["loss"],
                 "match_rate": metrics["match_rate"], "neighbors": neighbor_accuracy(found, self.truth),
-                "centers": float(np.mean([center_accuracy(found, self.truth, rows) for rows in self.labeled]))}  # fmt: skip
+                "centers": np.mean(near_centers)}  # fmt: skip
         self.curve.append({name: round(float(value), 4) for name, value in line.items()})
         print(json.dumps(self.curve[-1]), flush=True)
 
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     device = pick_device(chosen.device)
     given = {name: json.loads(value) for name, _, value in (item.partition("=") for item in chosen.set)}
-    config = with_values(Config(), {**COMMON, "warm_steps": 20000, **given, "device": device.type})
+    config = with_values(Config(), {**COMMON, "warm_steps": 20000, **given, "data": chosen.data, "device": device.type})
     # the split of one label seed says which images are for training; the warm start sees them all, and no label
     loaded = load_dataset(chosen.data)
     n_labels, held_out = config.data.n_labels, config.data.test_fraction

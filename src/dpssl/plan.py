@@ -111,10 +111,11 @@ def make_plan(
 def images_of(config: Config, n_images: int) -> dict[str, float]:
     """Work of each step in images of a training step, with the passes over all images that end it, in order."""
     warm, lfs, end = config.warm_start, config.labeling, config.end_model
+    warm_steps = warm.warm_steps if config.starts_warm else 0
     passes = n_images * PASSES / BACKWARD / 2
     first = lfs.batch_size * (lfs.steps * (1 + 2 * lfs.unlabeled_ratio) + (lfs.mcl_max_steps if lfs.mcl else 0))
     return {
-        "warm": 2 * min(warm.warm_batch_size, n_images) * warm.warm_steps,
+        "warm": 2 * min(warm.warm_batch_size, n_images) * warm_steps,
         "lfs": first + passes,
         "train": end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes,
     }

@@ -14,11 +14,12 @@ from torch.nn import functional as F
 
 from dpssl.config import Config
 from dpssl.data.batches import ImageBank
-from dpssl.data.contrast_views import contrast_view
+from dpssl.data.contrast_views import ViewDraw, apply_view, draw_view
 from dpssl.data.feed import Feed, Source
-from dpssl.errors import InputError
+from dpssl.data.share import Share
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.pooling import average_pool
+from dpssl.nets.shared_batch_norm import share_batch_statistics
 from dpssl.training import distributed
 from dpssl.training.optim import FlatSGD
 from dpssl.training.precision import autocast, batch_that_fits
@@ -44,7 +45,7 @@ class Projected(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         features = average_pool(self.backbone(images))
         with torch.autocast(images.device.type, enabled=False):
-            return F.normalize(self.embedded(F.relu(self.hidden(features.float()))), dim=1)
+            return F.normalize(self.embedded(F.relu(self.hidden(features.to(self.hidden.weight.dtype)))), dim=1)
 
 
 def contrast_loss(embeddings: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -61,32 +62,46 @@ def contrast_loss(embeddings: Tensor, temperature: float) -> tuple[Tensor, Tenso
     return F.cross_entropy(similarity, partners, reduction="none"), similarity.argmax(1) == partners
 
 
+def of_all_processes(embeddings: Tensor, share: Share) -> Tensor:
+    """Embeddings (2b, d) of this process' images -> those of the whole batch, (2B, d), first views before second.
+
+    Those of the other processes are constants here: each process sends the gradient through its own images alone.
+    """
+    if share.size == 1:
+        return embeddings
+    told = embeddings.new_zeros(share.size, *embeddings.shape)
+    told[share.rank] = embeddings.detach()
+    distributed.add_up(told)
+    rows = torch.cat([told[: share.rank], embeddings.unsqueeze(0), told[share.rank + 1 :]])  # (processes, 2b, d)
+    return rows.unflatten(1, (2, -1)).transpose(0, 1).flatten(0, 2)
+
+
 def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch) -> dict[str, Tensor]:
     """Train on the images at `pool` (n,) of the bank; returns the backbone's weights."""
-    settings, device = config.warm_start, bank.device
-    if distributed.share().size > 1:
-        raise InputError(
-            f"--warm-steps {settings.warm_steps}: the warm start compares all images of a batch with each other, which "
-            "several processes cannot share; start one process, or give --warm-steps 0"
-        )
+    settings, device, share = config.warm_start, bank.device, distributed.share()
     with batch_that_fits("--warm-batch-size", settings.warm_batch_size):
         network = _start(config, bank)
+        share_batch_statistics(network, share, distributed.add_up)
         optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
         draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of the warm start"))
         n_drawn = min(settings.warm_batch_size, len(pool))  # no image is to be told from itself
         source = Source(pool, n_drawn, "evenly", "--warm-batch-size")
-        feed = Feed(bank, [source], stream_seed(config.run.seed, f"images of stage {STAGE}"))
+        feed = Feed(bank, [source], stream_seed(config.run.seed, f"images of stage {STAGE}"), share)
 
         def view(images: Tensor) -> Tensor:
-            return contrast_view(images, settings.warm_crop, config.augment.flip, draws)
+            whole = draw_view(n_drawn, settings.warm_crop, config.augment.flip, draws, device)
+            return apply_view(images, ViewDraw(*(share.of(column) for column in whole)))
 
         def compute() -> LossAndMetrics:
             images = feed.batch().images
             views = torch.cat([view(images), view(images)])
             with autocast(device, config.optim.precision):
                 embeddings = network(bank.network_input(views))
-            losses, found = contrast_loss(embeddings, settings.warm_temperature)
-            return losses.mean(), {"match_rate": found.float().mean()}
+            losses, found = contrast_loss(of_all_processes(embeddings, share), settings.warm_temperature)
+            loss = losses.mean()
+            # every process has the whole loss but its own part of the gradient, and gradients are averaged, not summed
+            loss = loss + (share.size - 1) * (loss - loss.detach())
+            return loss, {"match_rate": found.float().mean()}
 
         stage = annealed_stage(
             STAGE,

@@ -152,17 +152,16 @@ def test_two_processes_train_the_network_of_one(
             assert same.mean() > 0.999, (name, key)  # a tie may fall the other way
 
 
-@pytest.mark.parametrize("joint_forward", ["true", "false"])
+@pytest.mark.parametrize("more", [[], ["--joint-forward", "false"], ["--warm-steps", 3, "--warm-batch-size", 16]])
 def test_in_float64_two_processes_and_one_agree_to_the_last_digits(
-    together: Together, flags: list[str], tmp_path: Path, joint_forward: str
+    together: Together, flags: list[str], tmp_path: Path, more: list[object]
 ) -> None:
     """Every pseudo-label counts here."""
     found = []
     for n_processes in (1, 2):
         run = tmp_path / str(n_processes)
         ended = together(
-            "lfs", *flags, "--confidence-threshold", 0.2, "--joint-forward", joint_forward, "--out", run,
-            n_processes=n_processes, double=True,
+            "lfs", *flags, "--confidence-threshold", 0.2, *more, "--out", run, n_processes=n_processes, double=True
         )  # fmt: skip
         assert set(ended.status) == {0}, ended.stderr
         found.append(load_file(run / "lf_model.safetensors"))

@@ -11,12 +11,9 @@ from torch.nn import functional as F
 
 from dpssl.config import Config, load_preset, with_values
 from dpssl.data.batches import ImageBank
-from dpssl.data.share import Share
-from dpssl.errors import InputError
 from dpssl.labeling.train import start_network
 from dpssl.nets.backbones import build_backbone
 from dpssl.nets.pooling import average_pool
-from dpssl.training import distributed
 from dpssl.training.watch import StopRequested, Watch
 from dpssl.warm_start import contrast_loss, train_warm_start
 
@@ -103,9 +100,3 @@ def test_the_labeling_functions_start_from_it(bank: ImageBank) -> None:
     assert torch.equal(network.backbone.get_parameter("stem.weight"), warm["stem.weight"])
     assert torch.equal(network.heads.weight, cold.heads.weight)
     assert not torch.equal(network.pooling.centers, cold.pooling.centers), "centres lie in the learnt features"
-
-
-def test_several_processes_are_refused(bank: ImageBank, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "share", lambda: Share(0, 2))
-    with pytest.raises(InputError, match=r"--warm-steps 60: .*one process"):
-        train_warm_start(bank, torch.arange(len(bank)), settings(), Watch(progress=False))

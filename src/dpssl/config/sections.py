@@ -170,9 +170,11 @@ class OptimConfig(Section):
 class WarmStartConfig(Section):
     """Before step 1: a backbone that has learnt from the images alone, by SimCLR. The paper has none."""
 
-    warm_steps: int = option(0, "steps that the backbone learns from images without labels; 0 = none", least=0)
+    warm_steps: int = option(
+        0, "steps that the backbone learns from images without labels, unless it begins with given weights", least=0
+    )
     warm_batch_size: int = option(512, "images a step of the warm start, each seen in two views", least=2)
-    warm_learning_rate: float = option(0.12, "as learning_rate, for the warm start", least=0)
+    warm_learning_rate: float = option(0.4, "as learning_rate, for the warm start", least=0)
     warm_temperature: float = option(0.5, "of the warm start's loss; SimCLR's for CIFAR-10", least=1e-3)
     warm_crop: float = option(0.2, "least share of an image that a view of the warm start shows", least=0.01, most=1)
 
@@ -316,3 +318,8 @@ class Config:
     label_model: LabelModelConfig = field(default_factory=LabelModelConfig)
     end_model: EndModelConfig = field(default_factory=EndModelConfig)
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
+
+    @property
+    def starts_warm(self) -> bool:
+        """Whether there is a warm start: not where the backbone begins with weights that are given."""
+        return self.warm_start.warm_steps > 0 and not self.backbone.backbone_weights

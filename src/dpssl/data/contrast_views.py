@@ -35,11 +35,6 @@ class ViewDraw(NamedTuple):
     hue: Tensor  # turns
 
 
-def contrast_view(images: Tensor, least_part: float, flip: bool, generator: torch.Generator | None) -> Tensor:
-    """A view of every image that shows at least `least_part` of its area."""
-    return apply_view(images, draw_view(len(images), least_part, flip, generator, images.device))
-
-
 def draw_view(
     n_images: int, least_part: float, flip: bool, generator: torch.Generator | None, device: torch.device
 ) -> ViewDraw:
@@ -69,7 +64,7 @@ def draw_view(
 
 
 def apply_view(images: Tensor, draw: ViewDraw) -> Tensor:
-    return _recolored(_cropped(images.float(), draw), draw).clamp(0, 255)
+    return _recolored(_cropped(images.to(draw.width.dtype), draw), draw).clamp(0, 255)
 
 
 def _cropped(images: Tensor, draw: ViewDraw) -> Tensor:
@@ -110,4 +105,4 @@ def _color_matrices(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Made once a device: a captured graph cannot copy from the host."""
     to_yiq = torch.tensor(TO_YIQ, dtype=torch.float64)
     luma = torch.tensor(LUMA)
-    return luma.to(device), to_yiq.float().to(device), torch.linalg.inv(to_yiq).float().to(device)
+    return luma.to(device), to_yiq.to(luma.dtype).to(device), torch.linalg.inv(to_yiq).to(luma.dtype).to(device)

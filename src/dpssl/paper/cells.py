@@ -11,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dpssl.config import DP_SSL, Config, load_preset, settings_that_matter, with_values
+from dpssl.config import DP_SSL, Config, load_preset, options, settings_that_matter, with_values
 from dpssl.errors import InputError
 
 END_MODEL_SHARE = 4  # one in so many of DP-SSL's steps trains the end model
 ORACLE = "oracle-regularizer"
+# What other systems take of DP-SSL's own sections.
+SHARED = ("steps", "batch_size", "unlabeled_ratio", "labeled_in_unlabeled", "window", "joint_forward", "class_prior")
 # What a cell may change against its preset, by the name that stands in its file name and in --cells.
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -59,6 +61,7 @@ class Cell:
             "method": self.method,
             "steps": self.steps,
             "report": False,
+            "warm_steps": 0,  # every row starts from drawn weights, as the paper's do
             "plan": False,  # minutes stop a cell, they do not change its steps
         }
         preset = load_preset(self.preset)
@@ -72,6 +75,17 @@ class Cell:
             values["fold"] = self.seed
         return with_values(preset, values | VARIANTS.get(self.variant, {}) | dict(self.settings))
 
+    def settings_in_use(self) -> dict[str, Any]:
+        """The settings that decide its figures: none of a warm start it has not, nor of steps it has not."""
+        config = self.config()
+        unused = {"method_settings"}  # a run notes all of its method's, a cell those it changes
+        for entry in options():
+            of_dp_ssl = entry.section in ("labeling", "label_model", "end_model") and entry.name not in SHARED
+            of_warm_start = entry.section == "warm_start" and entry.name != "warm_steps"
+            if (of_dp_ssl and self.method != DP_SSL) or (of_warm_start and not config.starts_warm):
+                unused.add(entry.name)
+        return {name: value for name, value in settings_that_matter(config).items() if name not in unused}
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
@@ -84,7 +98,7 @@ class Cell:
 
 def folder_name(cell: Cell) -> str:
     """The cell's run folder: its name and a checksum of its settings, so that a changed preset starts a new run."""
-    text = json.dumps(settings_that_matter(cell.config()), sort_keys=True)
+    text = json.dumps(cell.settings_in_use(), sort_keys=True)
     return f"{cell.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpssl import __version__
-from dpssl.config import settings_that_matter
+from dpssl.config import Config, settings_that_matter
 from dpssl.errors import RunFolderError
 from dpssl.paper.cells import Cell
 from dpssl.paper.tables import COUNT, ERROR, Entry
@@ -122,12 +122,12 @@ def _read(folder: RunFolder, cell: Cell) -> Result:
 
 
 def _changed_setting(cell: Cell, noted: dict[str, Any]) -> str:
-    """The first setting in which the run differs from the cell as it is defined now; a newer setting is none."""
-    # A run notes all settings of its method, a cell only those it changes.
-    now = {name: value for name, value in settings_that_matter(cell.config()).items() if name != "method_settings"}
-    for name, value in now.items():
-        if name in noted and noted[name] != value:
-            return f"was made with {name} = {noted[name]!r}, which is {value!r} now"
+    """The first setting in which the run differs from the cell as it is now. One newer than the run had its default."""
+    defaults = settings_that_matter(Config())
+    for name, value in cell.settings_in_use().items():
+        before = noted.get(name, defaults[name])
+        if before != value:
+            return f"was made with {name} = {before!r}, which is {value!r} now"
     return ""
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance
 
-from dpssl.data.contrast_views import ViewDraw, apply_view, contrast_view, draw_view
+from dpssl.data.contrast_views import ViewDraw, apply_view, draw_view
 
 CPU = torch.device("cpu")
 
@@ -107,7 +107,8 @@ def test_views_are_pixels_drawn_per_image_and_repeatable(n_channels: int, side: 
     images = pictures(1, n_channels, side).expand(8, -1, -1, -1)
 
     def view() -> torch.Tensor:
-        return contrast_view(images, 0.2, True, torch.Generator().manual_seed(3))
+        draw = draw_view(len(images), 0.2, True, torch.Generator().manual_seed(3), images.device)
+        return apply_view(images, draw)
 
     assert view().shape == images.shape
     assert 0 <= view().min() <= view().max() <= 255

@@ -17,7 +17,7 @@ def results(small_table: Table, write_done: Callable[..., Any]) -> dict[str, Any
     """Two of FixMatch's three cells are done, one of UDA's has failed."""
     write_done(small_table.cells[0], {"test_accuracy": 0.94, "n_empty_sets": 2})
     folder = write_done(small_table.cells[1], {"test_accuracy": 0.92, "n_empty_sets": 3})
-    write_result(folder, small_table.cells[3], {}, {}, error="a <b> & c_d")
+    write_result(folder, small_table.cells[3], small_table.cells[3].settings_in_use(), {}, error="a <b> & c_d")
     return read_results(folder, small_table.cells)[0]
 
 

@@ -21,7 +21,7 @@ def test_a_result_is_read_back(cells: list[Cell], write_done: Callable[..., Any]
 
 def test_a_failure_is_read_back_and_gives_no_number(small_table: Table, write_done: Callable[..., Any]) -> None:
     folder = write_done(small_table.cells[1])
-    write_result(folder, small_table.cells[0], {}, {}, error="no memory")
+    write_result(folder, small_table.cells[0], small_table.cells[0].settings_in_use(), {}, error="no memory")
     found, problems = read_results(folder, small_table.cells)
     assert problems == []
     assert found[small_table.cells[0].name].error == "no memory"
@@ -76,6 +76,19 @@ def test_a_result_with_other_settings_is_named_and_a_newer_setting_does_no_harm(
     older = {name: value for name, value in config.items() if name != "joint_forward"}
     write_done(cells[0], None, {"config": older})
     assert list(read_results(folder, cells)[0]) == [cells[0].name]
+
+
+def test_a_setting_newer_than_the_result_had_its_default(write_done: Callable[..., Any]) -> None:
+    ours, other = (Cell("digits", "digits", 40, method, seed=1, steps=20) for method in ("dp-ssl", "fixmatch"))
+    for cell in (ours, other):
+        folder = write_done(cell)
+        config = folder.read_json(f"{cell.name}.json")["config"]
+        assert config.pop("curriculum_threshold") is True  # of the preset, not the default
+        write_done(cell, None, {"config": config | {"warm_crop": 0.9}})  # of a warm start that neither has
+    found, problems = read_results(folder, [ours, other])
+    assert list(found) == [other.name], "another system has no such threshold"
+    assert len(problems) == 1
+    assert "was made with curriculum_threshold = False, which is True now" in problems[0]
 
 
 def test_a_result_without_the_test_accuracy_asked_for_is_not_done(
