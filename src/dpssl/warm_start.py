@@ -73,7 +73,7 @@ def of_all_processes(embeddings: Tensor, share: Share) -> Tensor:
     told[share.rank] = embeddings.detach()
     distributed.add_up(told)
     rows = torch.cat([told[: share.rank], embeddings.unsqueeze(0), told[share.rank + 1 :]])  # (processes, 2b, d)
-    return rows.unflatten(1, (2, -1)).transpose(0, 1).flatten(0, 2)
+    return torch.cat([rows[:, : len(embeddings) // 2].flatten(0, 1), rows[:, len(embeddings) // 2 :].flatten(0, 1)])
 
 
 def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch) -> dict[str, Tensor]:

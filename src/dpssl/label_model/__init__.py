@@ -1,6 +1,7 @@
 """Step 2: votes of labeling functions in, soft labels out. Imports numpy, scipy, torch and safetensors only."""
 
-from dpssl.label_model.analysis import LFSummary, effective_lfs, reliability_table
+from dpssl.label_model.analysis import LFSummary, reliability_table
+from dpssl.label_model.dependence import effective_lfs
 from dpssl.label_model.model import LabelModel
 from dpssl.label_model.tally import VoteTally, tally_votes
 from dpssl.label_model.variants import DEFAULT_VARIANT, VARIANTS, confidence_for

@@ -14,6 +14,7 @@ Four questions are put to the votes, none to the truth:
 4. Do LFs err together? Where that explains the votes better, all LFs share a row's difficulty h and its look-alike
    class ℓ (`difficulty`); this is what makes the probabilities honest.
 
+Where confidences are given, the doubt that the LFs share is left standing (`shared_doubt`).
 EM runs on at most `rows_needed` weighted distinct rows (`row_sample`), so the fit's time and memory do not grow with n.
 Labelled rows keep their label in every E step and may correct the probabilities afterwards (`calibration`).
 """
@@ -47,6 +48,7 @@ from dpssl.label_model.em import (
     start_model,
 )
 from dpssl.label_model.row_sample import WeightedRows, sample_rows
+from dpssl.label_model.shared_doubt import count_independent, shared_doubt, surest_rows, with_doubt
 from dpssl.label_model.vote_tables import Columns, Tables, columns_from_counts, find_columns
 from dpssl.label_model.votes import Bools, Floats, chunks
 
@@ -83,6 +85,8 @@ class AdaptiveFit:
     bias: Floats  # (C,)
     converged: bool
     n_iter: int
+    n_independent: float = 0.0  # m and c* of `shared_doubt`; 0 without confidences
+    surest: float = 0.0
 
     def predict_log_proba(self, votes: NDArray[Any], confidence: NDArray[Any] | None = None) -> Floats:
         """log P(y | row), (n, C). A model fitted with confidences goes by the votes alone where none are given."""
@@ -93,9 +97,12 @@ class AdaptiveFit:
         model = Model(columns_from_counts(self.vote_count), tables, self.absence_weight, self.lf_weight)
         log_proba = np.empty((len(votes), len(self.class_balance)))
         for rows in chunks(*votes.shape):
-            outcomes = _outcomes(votes[rows], None if confidence is None else confidence[rows], ranks)
-            log_proba[rows] = _log_proba(model, outcomes)
-        return apply_correction(log_proba, self.slope, self.bias)
+            sure = None if confidence is None else confidence[rows]
+            found = apply_correction(_log_proba(model, _outcomes(votes[rows], sure, ranks)), self.slope, self.bias)
+            if sure is not None and self.n_independent:
+                found = with_doubt(found, shared_doubt(votes[rows], sure, self.surest, self.n_independent))
+            log_proba[rows] = found
+        return log_proba
 
 
 def fit_adaptive(
@@ -139,6 +146,8 @@ def fit_adaptive(
         bias=bias,
         converged=run.converged,
         n_iter=run.n_iter,
+        n_independent=0.0 if confidence is None else _count_independent(rows, n_steps, model.columns, specialties),
+        surest=0.0 if confidence is None else surest_rows(votes, confidence),
     )
 
 
@@ -176,7 +185,7 @@ def _learn(
     rows: WeightedRows, n_classes: int, n_steps: int, specialties: Bools | None, class_balance: Floats | None
 ) -> Run:
     """The four questions of the module's head, in turn."""
-    votes = np.where(rows.outcomes == ABSTAIN, ABSTAIN, rows.outcomes // n_steps)
+    votes = _votes_of(rows, n_steps)
     n_lfs = votes.shape[1]
     columns = find_columns(votes, rows.weight, n_classes)
     agreement = count_agreement(votes, rows.weight, n_classes) if n_lfs <= MOST_COMPARED else None
@@ -246,6 +255,18 @@ def _correction(model: Model, rows: WeightedRows) -> tuple[float, Floats]:
     if len(labeled) == 0:
         return 1.0, np.zeros(len(model.tables.balance))
     return fit_correction(_log_proba(model, rows.outcomes[labeled]), rows.y[labeled], rows.weight[labeled])
+
+
+def _count_independent(rows: WeightedRows, n_steps: int, columns: Columns, specialties: Bools | None) -> float:
+    """m of `shared_doubt`, where LFs are not too many to be compared."""
+    votes = _votes_of(rows, n_steps)
+    named = _vote_count(columns) > 0 if specialties is None else specialties
+    return count_independent(votes, named, rows.weight) if votes.shape[1] <= MOST_COMPARED else 0.0
+
+
+def _votes_of(rows: WeightedRows, n_steps: int) -> NDArray[Any]:
+    """The votes in outcomes v · S + s."""
+    return np.where(rows.outcomes == ABSTAIN, ABSTAIN, rows.outcomes // n_steps)
 
 
 def _vote_count(columns: Columns) -> Floats:

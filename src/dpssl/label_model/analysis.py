@@ -1,4 +1,4 @@
-"""Step 2, looking at votes and labels: the LF table, the effective number of LFs per class, the reliability table."""
+"""Step 2, looking at votes and labels: the LF table and the reliability table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,23 +117,6 @@ def _count_rows(votes: NDArray[Any], y: NDArray[np.int64], weight: Floats, soft_
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Floats:
     """numerator / denominator, NaN where there is nothing to divide by."""
     return np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), np.nan)
-
-
-def effective_lfs(votes: NDArray[Any], specialties: Bools) -> Floats:
-    """How many independent LFs a class's specialists amount to, (C,): (Σλ)² / Σλ² of their correlation matrix.
-
-    λ are the eigenvalues of the correlation of 1(ŷ^k = i) over the rows, among the LFs with i ∈ τ_k that vote for i
-    at all. Copies of one LF count 1; a class without specialists 0.
-    """
-    n_classes = specialties.shape[1]
-    effective = np.zeros(n_classes)
-    for i in range(n_classes):
-        says = (votes[:, specialties[:, i]] == i).astype(np.float64)  # (n, specialists)
-        says = says[:, says.std(0) > 0] if len(says) else says[:, :0]
-        if says.shape[1]:
-            correlation = np.atleast_2d(np.corrcoef(says, rowvar=False))
-            effective[i] = np.trace(correlation) ** 2 / np.square(correlation).sum()  # Σλ² = ‖correlation‖²
-    return effective
 
 
 @dataclass(frozen=True)

@@ -220,25 +220,26 @@ def check_specialties(specialties: Any, votes: Votes, n_votes: NDArray[np.int64]
 
 
 def check_confidence(confidence: Any, votes: Votes, n_classes: int) -> NDArray[np.float32] | None:
-    """The probability each LF gave to its own vote, (n, K) in 0 … 1; 0 where it abstains.
+    """The probability each LF gave to its own vote, (n, K) in 0 … 1, abstentions included; 0 where that is not known.
 
     A uint8 array counts in 255ths. Probabilities over all classes (n, K, C), or over all classes and abstain
     (n, K, C + 1), are read at the vote.
     """
     if confidence is None:
         return None
-    array = np.asarray(confidence)
+    array, silent = np.asarray(confidence), votes == ABSTAIN
+    knows_silence = array.ndim != 3 or array.shape[2] == n_classes + 1
     if array.ndim == 3 and array.shape[:2] == votes.shape and array.shape[2] in (n_classes, n_classes + 1):
-        at_vote = np.maximum(votes, 0).astype(np.int64)[:, :, None]
+        at_vote = np.where(silent, array.shape[2] - 1, votes).astype(np.int64)[:, :, None]
         array = np.take_along_axis(array, at_vote, axis=2)[:, :, 0]
     if array.shape != votes.shape:
         raise InputError(f"confidence has shape {array.shape} but votes have {votes.shape}; give one number per vote")
-    scale = 1 / 255 if array.dtype == np.uint8 else 1.0
-    numbers = np.where(votes == ABSTAIN, 0.0, array.astype(np.float32) * scale).astype(np.float32)
+    numbers = array.astype(np.float32) * np.float32(1 / 255 if array.dtype == np.uint8 else 1.0)
     bad = ~((numbers >= 0) & (numbers <= 1 + 1e-3))  # float16 probabilities round a little above 1
-    if bad.any():
-        row, lf = np.argwhere(bad)[0]
+    if (bad & ~silent).any():
+        row, lf = np.argwhere(bad & ~silent)[0]
         raise InputError(
             f"confidence[{row}, {lf}] is {array[row, lf]}; give the probability of that vote, between 0 and 1"
         )
-    return np.minimum(numbers, np.float32(1.0))
+    unknown = silent & (bad | (not knows_silence))
+    return np.where(unknown, np.float32(0), np.minimum(numbers, np.float32(1)))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN
 from dpssl.label_model.em import Model
-from dpssl.label_model.votes import Floats
+from dpssl.label_model.votes import Bools, Floats
 
 COPY_OVERLAP = 0.99  # same votes over rows on which either speaks
 FREE_DEPENDENCE = 0.2  # ρ₀
@@ -74,3 +74,23 @@ def dependence_weights(agreement: Agreement, n_rows: float, model: Model) -> Flo
     repeated = np.clip((excess - free) / np.maximum(1.0 - free, 1e-9), 0.0, 1.0) * (free < 1.0)
     np.fill_diagonal(repeated, 0.0)
     return np.asarray(1.0 / (1.0 + repeated.sum(1)))
+
+
+def effective_lfs(votes: NDArray[Any], specialties: Bools, weight: Floats | None = None) -> Floats:
+    """How many independent LFs a class's specialists amount to, (C,): (Σλ)² / Σλ² of their correlation matrix.
+
+    λ are the eigenvalues of the correlation of 1(ŷ^k = i) over the rows, which may be weighted (n,), among the LFs with
+    i ∈ τ_k that vote for i at all. Copies of one LF count 1; a class without specialists 0. It looks at votes alone:
+    independent LFs that are always right count 1 too.
+    """
+    n_classes = specialties.shape[1]
+    effective = np.zeros(n_classes)
+    for i in range(n_classes):
+        says = (votes[:, specialties[:, i]] == i).astype(np.float64)  # (n, specialists)
+        says = says[:, says.std(0) > 0] if len(says) else says[:, :0]
+        if says.shape[1]:
+            covariance = np.atleast_2d(np.cov(says, rowvar=False, bias=True, aweights=weight))
+            std = np.sqrt(np.diag(covariance))
+            correlation = covariance / np.outer(std, std)
+            effective[i] = np.trace(correlation) ** 2 / np.square(correlation).sum()  # Σλ² = ‖correlation‖²
+    return effective
