@@ -17,8 +17,8 @@ from results_file import REPOSITORY, commit, write_results
 
 from dpssl.config import settings_that_matter
 from dpssl.metrics import vote_scores
-from dpssl.paper.figures import cell_figures
-from dpssl.pipeline import VOTES
+from dpssl.paper.figures import label_model_figures
+from dpssl.pipeline import SUMMARY, VOTES
 from dpssl.runs import Run, open_run
 
 N_LINES = 60  # of a stage's curve
@@ -26,7 +26,9 @@ N_KEPT = 10_000  # images
 
 
 def recorded(run: Run, measured_at: str) -> dict[str, Any]:
-    figures = cell_figures(run)
+    figures = run.folder.read_json(SUMMARY) | label_model_figures(run)
+    config = settings_that_matter(run.config)
+    config |= {name: Path(config[name]).name for name in ("data", "backbone_weights")}  # not where they lay
     return {
         "label_seed": run.config.run.seed,
         "n_labels": len(run.split.labeled),
@@ -35,7 +37,7 @@ def recorded(run: Run, measured_at: str) -> dict[str, Any]:
         "minutes": figures.pop("minutes"),
         "minutes_per_step": figures.pop("minutes_per_step"),
         "figures": {**figures, **vote_figures(run)},
-        "config": settings_that_matter(run.config),
+        "config": config,
         "curve": thinned(list(run.folder.read_jsonl("metrics.jsonl"))),
     }
 

@@ -13,7 +13,7 @@ from dpssl.config import Config, with_values
 
 AIM = 0.9  # share of the minutes that is planned with; the rest is for the label model, the report and a slow moment
 END_SHARE = 0.4  # steps of step 3 for one of step 1, as in preset digits
-WARM_SHARE = 0.5  # most steps of a warm start, where one is asked for
+WARM_SHARE = 1.0  # most steps of a warm start, where one is asked for
 MCL_SHARE = 0.2  # most steps of the first phase for one of the second
 PASSES = 4  # over all images when training is done: votes, probabilities, embeddings, the test images
 BACKWARD = 3  # a training step costs about three forward passes
@@ -63,6 +63,8 @@ SMALL_RUN = SHORT_RUN | {
     "end_unlabeled_ratio": 6,
     "window": 10,
     "n_lfs": 20,
+    "warm_batch_size": 64,
+    "warm_learning_rate": 0.1,
     "learning_rate": 0.06,
     "end_learning_rate": 0.06,
 }

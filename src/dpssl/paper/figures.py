@@ -23,13 +23,13 @@ LABEL_MODELS: dict[str, tuple[str, dict[str, Any] | None]] = {
 
 def cell_figures(run: Run) -> dict[str, Any]:
     """Everything that tables and readers may want to know of the run."""
-    figures = evaluate(run)
-    if run.folder.has(VOTES) and run.config.labeling.n_lfs >= 3:  # triplets need three
-        figures = figures | {"label_models": _label_model_scores(run)}
-    return figures
+    return evaluate(run) | label_model_figures(run)
 
 
-def _label_model_scores(run: Run) -> dict[str, dict[str, Any]]:
+def label_model_figures(run: Run) -> dict[str, Any]:
+    """What other label models make of the run's votes, if it has any."""
+    if not run.folder.has(VOTES) or run.config.labeling.n_lfs < 3:  # triplets need three
+        return {}
     file, rows, n_classes = run.folder.read_votes(run.dataset.ids), run.split.unlabeled, run.dataset.n_classes
     balance = class_prior(run.config.label_model.class_prior, run.split.given_labels, n_classes)
     scores = {}
@@ -41,4 +41,4 @@ def _label_model_scores(run: Run) -> dict[str, dict[str, Any]]:
         soft_labels = model.predict_proba(file.votes)[rows]
         found = metrics.annotation_metrics(soft_labels, covered(file.votes[rows]), run.dataset.truth[rows])
         scores[name] = {key: value for key, value in found.items() if not isinstance(value, list)}
-    return scores
+    return {"label_models": scores}
