@@ -4,7 +4,7 @@
     python benchmarks/time_budget.py photos.npz --flags "" "--warm-steps 0"      # two runs of the set
 
 Takes 3,000 images of each set (`@40` brings them to 40 pixels), writes them as PNG files with a labels.csv of four a
-class, and types `dpssl run --data FOLDER --labels labels.csv --max-minutes M`, as a user would. Beside it scikit-learn's
+class, and types `dpssl run --data FOLDER --labels labels.csv --max-minutes M`, as users do. Beside it scikit-learn's
 logistic regression and label spreading on the same images and labels. Truth scores the labels and nothing else.
 """
 

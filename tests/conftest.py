@@ -12,10 +12,12 @@ SINGLE_THREADED = {
 }
 os.environ.update(SINGLE_THREADED)
 
+import importlib.util  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable, Iterator, Mapping  # noqa: E402
 from pathlib import Path  # noqa: E402
+from types import ModuleType  # noqa: E402
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
@@ -47,6 +49,24 @@ def decoded_image_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 @pytest.fixture(scope="session")
 def repo_root() -> Path:
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def benchmark_script(repo_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """`benchmark_script("harness")`: a script of benchmarks/ as a module."""
+    folder = repo_root / "benchmarks"
+    monkeypatch.syspath_prepend(folder)
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"{name}_benchmark", folder / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
+        return script
+
+    yield load
+    sys.modules.pop("results_file", None)
 
 
 @pytest.fixture(scope="session")

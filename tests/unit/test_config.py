@@ -320,3 +320,9 @@ def test_an_unknown_preset_lists_those_there_are(name: str) -> None:
 def test_reading_the_configuration_imports_nothing_heavy(repo_root: Path) -> None:
     code = "import sys, dpssl.config; sys.exit(bool({'torch', 'numpy', 'sklearn', 'scipy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=repo_root, check=False).returncode == 0
+
+
+def test_weights_that_are_given_take_the_place_of_a_warm_start() -> None:
+    assert not Config().starts_warm
+    assert load_preset("photos").starts_warm
+    assert not with_values(load_preset("photos"), {"backbone_weights": "weights.safetensors"}).starts_warm

@@ -116,8 +116,18 @@ def test_the_first_step_leaves_the_third_its_part() -> None:
     config = plan_for(5).config
     config = with_values(config, {"warm_steps": 100})
     warm, first, third = images_of(config, N_IMAGES).values()
-    assert warm == 100 * 2 * 512
+    assert warm == 100 * 2 * config.warm_start.warm_batch_size
     assert minutes_for_step(config, N_IMAGES, "warm", 4) == pytest.approx(4 * warm / (warm + first + third))
     assert minutes_for_step(config, N_IMAGES, "lfs", 4) == pytest.approx(4 * first / (first + third))
     assert minutes_for_step(config, N_IMAGES, "train", 4) == 4
     assert minutes_for_step(config, N_IMAGES, "fit", 4) == 4
+
+
+def test_a_warm_start_gets_as_many_steps_as_the_labeling_functions_at_most() -> None:
+    asked = with_values(Config(), {"warm_steps": 20_000})
+    plan = make_plan(asked, (), N_IMAGES, 32, 300, CPU_RUNGS, pace)
+    assert plan.config.warm_start.warm_steps == plan.config.labeling.steps
+    assert plan.config.labeling.steps < plan_for(5).config.labeling.steps, "both share the minutes"
+    given = with_values(asked, {"backbone_weights": "weights.safetensors"})
+    plan = make_plan(given, ("backbone_weights",), N_IMAGES, 32, 300, CPU_RUNGS, pace)
+    assert plan.config.labeling.steps == plan_for(5).config.labeling.steps, "nothing is to be warmed"

@@ -1,19 +1,14 @@
 """The benchmark of streaming runs, and its rows train the same network."""
 
-import importlib.util
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 import torch
 
 
-def test_rows_of_the_benchmark(repo_root: Path) -> None:
-    path = repo_root / "benchmarks" / "streaming.py"
-    spec = importlib.util.spec_from_file_location("streaming_benchmark", path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_rows_of_the_benchmark(benchmark_script: Callable[[str], ModuleType]) -> None:
+    script = benchmark_script("streaming")
     small = {"n_lfs": 5, "batch_size": 4, "unlabeled_ratio": 1}
     rows = script.measure(torch.device("cpu"), n_steps=8, n_images=60, side=8, more=small)
     assert list(rows) == ["on the device", "streamed from memory", "streamed from a mapped file"]

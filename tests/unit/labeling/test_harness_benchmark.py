@@ -1,9 +1,9 @@
 """The benchmark of short runs works for labeling functions, other methods and a warm start."""
 
-import importlib.util
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,14 +14,8 @@ SMALL = {
 FEW_LFS = {"n_lfs": 10, "mcl_max_steps": 2, "mcl_min_steps": 1, "mcl_window": 1}
 
 
-def test_runs_of_a_plan(repo_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(repo_root / "benchmarks")
-    spec = importlib.util.spec_from_file_location("harness_benchmark", repo_root / "benchmarks" / "harness.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    sys.modules.pop("results_file", None)
+def test_runs_of_a_plan(benchmark_script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    script = benchmark_script("harness")
     plan, out = tmp_path / "plan.json", tmp_path / "out.json"
     warm = {"warm_steps": 2, "warm_batch_size": 8}
     runs = [["ours", "dp-ssl", {**SMALL, **FEW_LFS}], ["warm", "fixmatch", {**SMALL, **warm}]]
