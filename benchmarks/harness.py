@@ -112,7 +112,7 @@ def run(job: Job, seed: int, data: str, device: torch.device) -> dict[str, Any]:
     watch = Observer(bank.with_images(dataset.images[rows]), dataset.truth[rows])
     labels, n_classes, started = torch.from_numpy(split.given_labels), dataset.n_classes, time.perf_counter()
     warm = None
-    if config.starts_warm:
+    if config.n_warm_steps:
         warm = train_warm_start(bank, unlabeled_pool(labels, with_labeled=True), config, watch)
     network: nn.Module
     if method == DP_SSL:

@@ -91,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     device = pick_device(chosen.device)
     given = {name: json.loads(value) for name, _, value in (item.partition("=") for item in chosen.set)}
-    config = with_values(Config(), {**COMMON, "warm_steps": 20000, **given, "data": chosen.data, "device": device.type})
+    values = {**COMMON, "warm_steps": 20000, **given, "data": chosen.data, "device": device.type}
+    config = with_values(Config(), {**values, "steps": values["warm_steps"]})
     # the split of one label seed says which images are for training; the warm start sees them all, and no label
     loaded = load_dataset(chosen.data)
     n_labels, held_out = config.data.n_labels, config.data.test_fraction

@@ -74,7 +74,7 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         watch = Watch(progress=self.verbose)
 
         warm = None
-        if self.config_.starts_warm:
+        if self.config_.n_warm_steps:
             warm = train_warm_start(bank, torch.arange(len(pixels)), self.config_, watch)
         network = train_lfs(bank, labels, n_classes, self.config_, watch, backbone_start=warm)
         found = cast_votes(network, bank)

@@ -235,7 +235,7 @@ def _start(run: Run, name: str) -> dict[str, torch.Tensor] | None:
 
 def _warm_backbone(run: Run, bank: ImageBank) -> dict[str, torch.Tensor] | None:
     """If asked for, a backbone learnt from the images alone -> backbone.safetensors. A refined run starts from more."""
-    if not run.config.starts_warm or run.has(f"{START}/{LF_MODEL}"):
+    if not run.config.n_warm_steps or run.has(f"{START}/{LF_MODEL}"):
         return None
     if not run.has(BACKBONE):
         pool = unlabeled_pool(torch.from_numpy(run.split.training_labels), with_labeled=True)

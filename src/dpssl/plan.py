@@ -13,7 +13,6 @@ from dpssl.config import Config, with_values
 
 AIM = 0.9  # share of the minutes that is planned with; the rest is for the label model, the report and a slow moment
 END_SHARE = 0.4  # steps of step 3 for one of step 1, as in preset digits
-WARM_SHARE = 1.0  # most steps of a warm start, where one is asked for
 MCL_SHARE = 0.2  # most steps of the first phase for one of the second
 PASSES = 4  # over all images when training is done: votes, probabilities, embeddings, the test images
 BACKWARD = 3  # a training step costs about three forward passes
@@ -113,11 +112,10 @@ def make_plan(
 def images_of(config: Config, n_images: int) -> dict[str, float]:
     """Work of each step in images of a training step, with the passes over all images that end it, in order."""
     warm, lfs, end = config.warm_start, config.labeling, config.end_model
-    warm_steps = warm.warm_steps if config.starts_warm else 0
     passes = n_images * PASSES / BACKWARD / 2
     first = lfs.batch_size * (lfs.steps * (1 + 2 * lfs.unlabeled_ratio) + (lfs.mcl_max_steps if lfs.mcl else 0))
     return {
-        "warm": 2 * min(warm.warm_batch_size, n_images) * warm_steps,
+        "warm": 2 * min(warm.warm_batch_size, n_images) * config.n_warm_steps,
         "lfs": first + passes,
         "train": end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes,
     }
@@ -148,7 +146,7 @@ def _scheduled(config: Config, given: Collection[str], steps: int) -> Config:
     """All that depends on the number of steps."""
     values = {
         "steps": steps,
-        "warm_steps": min(config.warm_start.warm_steps, int(WARM_SHARE * steps)),
+        "warm_steps": min(config.warm_start.warm_steps, steps),
         "end_steps": max(1, min(config.end_model.end_steps, int(END_SHARE * steps))),
         "mcl_max_steps": max(1, min(config.labeling.mcl_max_steps, int(MCL_SHARE * steps))),
         "ema_decay": min(config.optim.ema_decay, 1 - EMA_STEPS / max(steps, 10 * EMA_STEPS)),

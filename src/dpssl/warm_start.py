@@ -106,7 +106,7 @@ def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch
         stage = annealed_stage(
             STAGE,
             "Warm start, images alone",
-            settings.warm_steps,
+            config.n_warm_steps,
             config.labeling.window,
             settings.warm_learning_rate,
             config.optim,

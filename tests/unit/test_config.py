@@ -322,7 +322,9 @@ def test_reading_the_configuration_imports_nothing_heavy(repo_root: Path) -> Non
     assert subprocess.run([sys.executable, "-c", code], cwd=repo_root, check=False).returncode == 0
 
 
-def test_weights_that_are_given_take_the_place_of_a_warm_start() -> None:
-    assert not Config().starts_warm
-    assert load_preset("photos").starts_warm
-    assert not with_values(load_preset("photos"), {"backbone_weights": "weights.safetensors"}).starts_warm
+def test_steps_of_a_warm_start() -> None:
+    photos = load_preset("photos")
+    assert Config().n_warm_steps == 0
+    assert photos.n_warm_steps == photos.warm_start.warm_steps > 0
+    assert with_values(photos, {"steps": 100}).n_warm_steps == 100, "a short run has a short warm start"
+    assert with_values(photos, {"backbone_weights": "weights.safetensors"}).n_warm_steps == 0

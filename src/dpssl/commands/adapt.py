@@ -107,7 +107,7 @@ def state_plan(plan: "Plan", where: str, side: int) -> str:
     """The plan in two lines."""
     config = plan.config
     shape, lfs = config.backbone, config.labeling
-    warm = f"{config.warm_start.warm_steps:,} steps of a warm start, " if config.starts_warm else ""
+    warm = f"{config.n_warm_steps:,} steps of a warm start, " if config.n_warm_steps else ""
     return (
         f"plan for {config.run.max_minutes:g} minutes on {where}: Wide ResNet-{shape.depth}-{shape.width} at "
         f"{config.data.image_size or side} pixels, {lfs.n_lfs} labeling functions,\n"

@@ -171,7 +171,9 @@ class WarmStartConfig(Section):
     """Before step 1: a backbone that has learnt from the images alone, by SimCLR. The paper has none."""
 
     warm_steps: int = option(
-        0, "steps that the backbone learns from images without labels, unless it begins with given weights", least=0
+        0,
+        "steps that the backbone learns from images alone, --steps at most; none where it begins with given weights",
+        least=0,
     )
     warm_batch_size: int = option(512, "images a step of the warm start, each seen in two views", least=2)
     warm_learning_rate: float = option(0.4, "as learning_rate, for the warm start", least=0)
@@ -320,6 +322,6 @@ class Config:
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
 
     @property
-    def starts_warm(self) -> bool:
-        """Whether there is a warm start: not where the backbone begins with weights that are given."""
-        return self.warm_start.warm_steps > 0 and not self.backbone.backbone_weights
+    def n_warm_steps(self) -> int:
+        """Steps of the warm start: no more than step 1 has, none where the backbone begins with given weights."""
+        return 0 if self.backbone.backbone_weights else min(self.warm_start.warm_steps, self.labeling.steps)

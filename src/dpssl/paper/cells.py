@@ -82,7 +82,7 @@ class Cell:
         for entry in options():
             of_dp_ssl = entry.section in ("labeling", "label_model", "end_model") and entry.name not in SHARED
             of_warm_start = entry.section == "warm_start" and entry.name != "warm_steps"
-            if (of_dp_ssl and self.method != DP_SSL) or (of_warm_start and not config.starts_warm):
+            if (of_dp_ssl and self.method != DP_SSL) or (of_warm_start and not config.n_warm_steps):
                 unused.add(entry.name)
         return {name: value for name, value in settings_that_matter(config).items() if name not in unused}
 
