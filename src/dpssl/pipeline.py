@@ -241,7 +241,8 @@ def _warm_backbone(run: Run, bank: ImageBank) -> dict[str, torch.Tensor] | None:
         pool = unlabeled_pool(torch.from_numpy(run.split.training_labels), with_labeled=True)
         with run.step("warm") as watch:
             weights = train_warm_start(bank, pool, run.config, watch)
-            run.folder.write_safetensors(BACKBONE, weights, {"network": run.config.backbone.backbone})
+            if run.writes:
+                run.folder.write_safetensors(BACKBONE, weights, {"network": run.config.backbone.backbone})
         _clear_checkpoints(run, "warm")
     return run.folder.read_safetensors(BACKBONE)[0]
 

@@ -80,11 +80,15 @@ class Command:
 
     @property
     def stdout(self) -> str:
-        return Path(f"{self.output}1").read_text(encoding="utf-8")
+        return self._written(1)
 
     @property
     def stderr(self) -> str:
-        return Path(f"{self.output}2").read_text(encoding="utf-8")
+        return self._written(2)
+
+    def _written(self, stream: int) -> str:
+        path = Path(f"{self.output}{stream}")
+        return path.read_text(encoding="utf-8") if path.exists() else ""  # a command that has only just been started
 
 
 class WarmCLI:

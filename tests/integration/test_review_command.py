@@ -30,12 +30,14 @@ def wait_for(command: Any, pattern: str) -> re.Match[str]:
 
 def test_it_serves_the_printed_address_and_ends_on_a_signal(warm_cli: Any, run: Path) -> None:
     command = warm_cli.start("review", run)
-    address = wait_for(command, r"Review: (http://127\.0\.0\.1:\d+/\?token=[\w-]{43})\n")[1]
-    with urllib.request.urlopen(address) as answer:
-        assert b"Review of" in answer.read()
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(address.partition("?")[0])
-    command.send(signal.SIGINT)
+    try:
+        address = wait_for(command, r"Review: (http://127\.0\.0\.1:\d+/\?token=[\w-]{43})\n")[1]
+        with urllib.request.urlopen(address) as answer:
+            assert b"Review of" in answer.read()
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(address.partition("?")[0])
+    finally:  # one that is left running would keep the tests after this one waiting
+        command.send(signal.SIGINT)
     assert "Traceback" not in command.stderr
     assert command.returncode == 0
 
