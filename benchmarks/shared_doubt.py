@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from results_file import REPOSITORY, commit, write_results
-from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
 
 from dpssl.constants import UNLABELED
 from dpssl.label_model import LabelModel, reliability_table
@@ -79,10 +79,7 @@ def scores(proba: np.ndarray, truth: np.ndarray, n_surest: int) -> dict[str, flo
 
 def pairs_in_order(surest: np.ndarray, right: np.ndarray) -> float:
     """How often a right label is surer than a wrong one, ties one half: the area under the ROC curve."""
-    n_right, n_wrong = int(right.sum()), int((~right).sum())
-    if not n_right or not n_wrong:
-        return float("nan")
-    return float((rankdata(surest)[right].sum() - n_right * (n_right + 1) / 2) / (n_right * n_wrong))
+    return float(roc_auc_score(right, surest)) if right.any() and not right.all() else float("nan")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

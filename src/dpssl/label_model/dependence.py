@@ -85,6 +85,8 @@ def effective_lfs(votes: NDArray[Any], specialties: Bools, weight: Floats | None
     """
     n_classes = specialties.shape[1]
     effective = np.zeros(n_classes)
+    if weight is not None:  # an LF that differs on rows without weight alone has no correlation
+        votes, weight = votes[weight > 0], weight[weight > 0]
     for i in range(n_classes):
         says = (votes[:, specialties[:, i]] == i).astype(np.float64)  # (n, specialists)
         says = says[:, says.std(0) > 0] if len(says) else says[:, :0]

@@ -46,6 +46,8 @@ def test_copies_are_one_and_independent_ones_many() -> None:
     mixed = np.where(half[:, None], several, np.repeat(one, 6, 1))
     assert count_independent(mixed, everyone, half.astype(float)) == pytest.approx(6, rel=0.01)
     assert count_independent(np.full((5, 6), SILENT), everyone, np.ones(5)) == 1
+    odd = np.where(half[:, None], 0, several)  # votes that differ on those rows alone
+    assert count_independent(odd, everyone, half.astype(float)) == 1
 
 
 def alike(n: int = 2000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
