@@ -2,6 +2,7 @@
 
     python benchmarks/time_budget.py cifar10 fashion-mnist digits@40 --minutes 5
     python benchmarks/time_budget.py photos.npz --flags "" "--warm-steps 0"      # two runs of the set
+    python benchmarks/time_budget.py svhn --n-images 27000 --flags "--device cuda"
 
 Takes 3,000 images of each set (`@40` brings them to 40 pixels), writes them as PNG files with a labels.csv of four a
 class, and types `dpssl run --data FOLDER --labels labels.csv --max-minutes M`, as users do. Beside it scikit-learn's
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from PIL import Image
 from results_file import REPOSITORY, commit, write_results
 from sklearn.decomposition import PCA
@@ -39,10 +41,10 @@ class Pictures(NamedTuple):
     labeled: np.ndarray  # positions
 
 
-def choose(source: str, seed: int) -> Pictures:
+def choose(source: str, seed: int, n_images: int = N_IMAGES) -> Pictures:
     name, _, side = source.partition("@")
     dataset, random = load_dataset(name), np.random.default_rng(seed)
-    rows = random.permutation(len(dataset.images))[:N_IMAGES]
+    rows = random.permutation(len(dataset.images))[:n_images]
     images, truth = dataset.images[rows], np.asarray(dataset.truth)[rows]
     if side:
         size = (int(side), int(side))
@@ -94,6 +96,11 @@ def run_sklearn(pictures: Pictures) -> dict[str, float]:
     return {name: _score(found == pictures.truth, pictures) for name, found in answers.items()}
 
 
+def machine() -> str:
+    here = f"{platform.machine()}, {platform.processor() or 'CPU'}"
+    return f"{here}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else here
+
+
 def _score(right: np.ndarray, pictures: Pictures) -> float:
     return round(float(np.delete(right, pictures.labeled).mean()), 4)
 
@@ -102,21 +109,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", help="as --data of dpssl run, perhaps with @SIDE")
     parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--n-images", type=int, default=N_IMAGES)
     parser.add_argument("--seed", type=int, default=3, help="of the images, the labels and the run")
     parser.add_argument("--flags", nargs="*", default=[""], help="more flags of dpssl run; one run for each string")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "time_budget.json")
     chosen = parser.parse_args(arguments)
     rows = []
     for source in chosen.sets:
-        pictures = choose(source, chosen.seed)
+        pictures = choose(source, chosen.seed, chosen.n_images)
         others = run_sklearn(pictures)
         for flags in chosen.flags:
             found = run_dpssl(pictures, chosen.minutes, flags, chosen.seed)
-            rows.append({"set": Path(source).stem, "flags": flags, **found, **others})
+            rows.append({"set": Path(source).stem, "n_images": chosen.n_images, "flags": flags, **found, **others})
             shown = "  ".join(f"{name} {100 * rows[-1][name]:.1f}" for name in ("soft_labels", *others))
             print(f"{source:<20} {flags:<18} {shown}  {found['steps']}  {found['seconds']:.0f} s", flush=True)
-            where = f"{platform.machine()}, {platform.processor() or 'CPU'}"
-            write_results(chosen.out, {"commit": commit(), "machine": where, "minutes": chosen.minutes,
+            write_results(chosen.out, {"commit": commit(), "machine": machine(), "minutes": chosen.minutes,
                                        "seed": chosen.seed, "rows": rows})  # fmt: skip
 
 
