@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpssl.checks import check
 from dpssl.class_prior import class_prior
 from dpssl.config import Config, default_preset, load_preset, options, with_values
 from dpssl.constants import UNLABELED
@@ -24,7 +25,6 @@ from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.labeling.train import train_lfs
 from dpssl.labeling.vote import cast_votes
 from dpssl.nets.backbones import check_backbone
-from dpssl.runs import check
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
 from dpssl.warm_start import train_warm_start

@@ -1,8 +1,7 @@
 """The run folder: where every step leaves its files and finds those of the step before.
 
-Every file but a log is written whole to a hidden neighbour, synced to the disk and renamed over the old one, so a
-reader sees the file before or the file after, whatever kills the writer. One process writes to a run at a time
-(it holds the lock). Equal content gives equal bytes. Nothing is pickled.
+A reader sees a file before or after a change, whatever kills the writer (dpssl.disk). One process writes to a run at a
+time (it holds the lock). Equal content gives equal bytes. Nothing is pickled.
 """
 
 import io
@@ -10,7 +9,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -18,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpssl.disk import append_line, claim, next_free, replace_file
 from dpssl.errors import UNREADABLE_NPZ, InputError, RunFolderError
 from dpssl.step_files import SoftLabelFile, VoteFile, soft_label_table, string_array
 
@@ -51,10 +51,10 @@ class RunFolder:
         """A new, empty run folder: `out`, or the next free runs/run-001, run-002, ... A run is never overwritten."""
         try:
             if not out:
-                return cls(_next_free(Path("runs")))
+                return cls(next_free(Path("runs")))
             folder = Path(out)
             folder.parent.mkdir(parents=True, exist_ok=True)
-            if _claim(folder):
+            if claim(folder):
                 return cls(folder)
             if not folder.is_dir():
                 raise RunFolderError(f"--out {out}: is a file, not a folder; choose another --out")
@@ -105,7 +105,7 @@ class RunFolder:
     # Text and JSON
 
     def write_text(self, name: str, text: str) -> None:
-        self._replace(name, lambda file: file.write(text.encode()))
+        replace_file(self.path(name), lambda file: file.write(text.encode()))
 
     def read_text(self, name: str) -> str:
         try:
@@ -124,19 +124,8 @@ class RunFolder:
             raise self._damaged(name, error) from error
 
     def append_jsonl(self, name: str, record: Mapping[str, Any]) -> None:
-        """Add one line to a log, the one write that is not a rename.
-
-        A line that a kill cut short is dropped by the reader, and here before the next one.
-        """
-        line = json.dumps(_plain(record), allow_nan=False, ensure_ascii=False) + "\n"
-        path = self.path(name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab+") as file:
-                file.truncate(_end_of_last_line(file))
-                file.write(line.encode())
-        except OSError as error:
-            raise _unwritable(path, error) from error
+        """Add one line to a log. One that a kill cut short is dropped by the reader."""
+        append_line(self.path(name), json.dumps(_plain(record), allow_nan=False, ensure_ascii=False))
 
     def read_jsonl(self, name: str) -> list[Any]:
         whole_lines = self.read_text(name).split("\n")[:-1]
@@ -158,7 +147,7 @@ class RunFolder:
         for key, array in plain.items():
             if array.dtype.hasobject:
                 raise TypeError(f"{name}: array {key} holds Python objects, which would be pickled")
-        self._replace(name, lambda file: np.savez(file, **plain))  # type: ignore[arg-type]  # keys are ours, none is a keyword of savez
+        replace_file(self.path(name), lambda file: np.savez(file, **plain))  # type: ignore[arg-type]  # keys are ours, none is a keyword of savez
 
     def read_arrays(self, name: str, *expected: str) -> dict[str, NDArray[Any]]:
         """All arrays of the .npz; those named in `expected` must be among them."""
@@ -242,7 +231,7 @@ class RunFolder:
         plain = _plain(metadata or {})
         text = json.dumps({"metadata": plain, "crc32": _checksum(tensors, plain)}, sort_keys=True)
         content = save(tensors, metadata={METADATA_KEY: text})
-        self._replace(name, lambda file: file.write(content))
+        replace_file(self.path(name), lambda file: file.write(content))
 
     def read_safetensors(self, name: str) -> tuple[dict[str, "torch.Tensor"], dict[str, Any]]:
         """The tensors, on the CPU, and the metadata."""
@@ -261,27 +250,6 @@ class RunFolder:
             raise self._damaged(name, "its checksum does not match")
         return tensors, metadata
 
-    # The two doors to the disk
-
-    def _replace(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
-        path = self.path(name)
-        unfinished = path.with_name(
-            f".{path.name}.unfinished"
-        )  # a fixed name: what a kill leaves is overwritten next time
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with unfinished.open("wb") as file:
-                    write(file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(unfinished, path)
-            finally:
-                unfinished.unlink(missing_ok=True)
-            _sync_folder(path.parent)
-        except OSError as error:
-            raise _unwritable(path, error) from error
-
     def _read_bytes(self, name: str) -> bytes:
         path = self.path(name)
         try:
@@ -296,51 +264,6 @@ class RunFolder:
     def _damaged(self, name: str, reason: object) -> RunFolderError:
         maker = MADE_BY.get(name, f"dpssl resume {self.folder}")
         return RunFolderError(f"{self.path(name)}: is damaged ({reason}); delete it and make it again with `{maker}`")
-
-
-def _next_free(parent: Path) -> Path:
-    parent.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while not _claim(parent / f"run-{number:03d}"):
-        number += 1
-    return parent / f"run-{number:03d}"
-
-
-def _claim(folder: Path) -> bool:
-    """Make the folder; False where it was there. Test and claim in one call: two runs started together get two."""
-    try:
-        folder.mkdir()
-        return True
-    except FileExistsError:
-        return False
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # Windows cannot open a folder, and journals the rename by itself
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _end_of_last_line(file: IO[bytes]) -> int:
-    position = file.seek(0, os.SEEK_END)
-    while position > 0:
-        start = max(0, position - 4096)
-        file.seek(start)
-        newline = file.read(position - start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        position = start
-    return 0
-
-
-def _unwritable(path: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(
-        f"{path}: cannot be written ({error.strerror or error}); free some space or choose another --out"
-    )
 
 
 def _plain(value: Any) -> Any:

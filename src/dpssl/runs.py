@@ -4,12 +4,9 @@ What a step needs to know about the others is in the folder: a finished step by 
 checkpoints, the settings all of them were made with in config.toml, which carries a checksum of them.
 """
 
-import hashlib
-import json
 import math
 import platform
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,36 +16,24 @@ from typing import IO, Any
 import torch
 
 from dpssl import __version__
-from dpssl.baselines.registry import SYSTEMS, as_given, method_settings
-from dpssl.class_prior import check_class_prior, class_prior
-from dpssl.config import (
-    DP_SSL,
-    FREE_TO_CHANGE,
-    FROM_CACHE,
-    Config,
-    from_toml,
-    settings_that_matter,
-    to_toml,
-    with_values,
-)
+from dpssl.baselines.registry import as_given, method_settings
+from dpssl.checks import check, check_on_data
+from dpssl.config import FROM_CACHE, Config, settings_that_matter, with_values
+from dpssl.config_file import CONFIG, read_config, write_config
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
 from dpssl.data.readers import load_dataset
-from dpssl.data.split import Split, every_known_label, split_as_asked, split_from_json, split_to_json
+from dpssl.data.split import Split, split_as_asked, split_from_json, split_to_json
 from dpssl.data.table import Dataset
-from dpssl.errors import InputError, RunFolderError
-from dpssl.label_model import VARIANTS
-from dpssl.labeling.losses import count_specialists
-from dpssl.labeling.train import build_network
+from dpssl.errors import RunFolderError
 from dpssl.nets.backbones import check_backbone
 from dpssl.plan import AIM, minutes_for_step
 from dpssl.run_folder import RunFolder
 from dpssl.step_files import damaged_table
 from dpssl.training.distributed import anyone, is_writer, on_writer, share, writer_first
 from dpssl.training.precision import pick_device
-from dpssl.training.run_log import require_tensorboard
 from dpssl.training.watch import StopRequested, Watch
 
-CONFIG, IMAGES, SPLIT, PROGRESS = "config.toml", "images.json", "split.json", "progress.json"
+IMAGES, SPLIT, PROGRESS = "images.json", "split.json", "progress.json"
 DAMAGED = "damaged.csv"
 Adapt = Callable[[Config, Dataset, Split], Config]  # the settings, when the data are known
 
@@ -151,7 +136,8 @@ def start_run(
     if not is_writer():
         return Run(folder, config, dataset, split, environment, progress=False, started=started, is_new=True)
     run = Run(folder, config, dataset, split, environment, folder.lock(), progress, started, is_new=True)
-    _write_config(run)  # first: a folder with a config can be resumed, everything else follows from it
+    # config.toml first: a folder that has it can be resumed, everything else follows from it
+    write_config(folder, config, environment)
     _note_images(folder, everything, describe_images(config.data.data, everything))
     folder.write_json(SPLIT, split_to_json(dataset, split))
     return run
@@ -190,7 +176,7 @@ def derive_run(
     _note_images(folder, dataset, parent.folder.read_json(IMAGES))
     folder.write_json(SPLIT, split_to_json(dataset, split))
     prepare(folder)
-    _write_config(run)
+    write_config(run.folder, run.config, run.environment)
     return run
 
 
@@ -227,7 +213,7 @@ def change_config(run: Run, config: Config) -> None:
     """Go on with other settings, which `check` has passed. One rename changes settings and checksum together."""
     use_config(run, config)
     if run.writes:
-        _write_config(run)
+        write_config(run.folder, run.config, run.environment)
 
 
 def note_environment(run: Run) -> None:
@@ -236,15 +222,7 @@ def note_environment(run: Run) -> None:
     if run.environment != now:
         run.environment = now
         if run.writes:
-            _write_config(run)
-
-
-def _write_config(run: Run) -> None:
-    """The whole resolved configuration, and what it ran on, into config.toml."""
-    text = to_toml(run.config)
-    environment = run.environment | {"settings": _checksum_of_settings(tomllib.loads(text))}
-    lines = (f"{name} = {json.dumps(value)}\n" for name, value in environment.items())
-    run.folder.write_text(CONFIG, f"{text}\n[environment]\n{''.join(lines)}")
+            write_config(run.folder, run.config, run.environment)
 
 
 def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) -> Run:
@@ -263,9 +241,7 @@ def _open(path: str | Path, writes: bool, progress: bool) -> Run:
             f"{path}: holds no {CONFIG}, so there is nothing to resume; start a run with another --out"
         )
     lock = folder.lock() if writes else None
-    text = folder.read_text(CONFIG)
-    config = from_toml(text, source=str(folder.path(CONFIG)))
-    environment = _require_unedited(folder, tomllib.loads(text))
+    config, environment = read_config(folder)
     _use_threads(config)
     everything = _same_images(folder, config, progress)
     if folder.has(SPLIT):
@@ -289,58 +265,6 @@ def _same_images(folder: RunFolder, config: Config, progress: bool) -> Dataset:
     else:
         require_same_images(recorded, found, folder.path(IMAGES))
     return dataset
-
-
-def _require_unedited(folder: RunFolder, document: dict[str, Any]) -> dict[str, str]:
-    """The table [environment] of a config.toml whose settings fit the checksum there.
-
-    A finished step keeps no checkpoint that would tell which settings made it, so an edit could not be noticed later.
-    """
-    environment: dict[str, str] = document.get("environment", {})
-    noted = environment.pop("settings", None)
-    if noted != _checksum_of_settings(document):  # also where it is missing: a file cut short may be valid TOML still
-        raise RunFolderError(
-            f"{folder.path(CONFIG)}: was edited or cut short, its settings are not those the run was started with; "
-            "undo the change, or start a new run with this file as --config and another --out"
-        )
-    return environment
-
-
-def _checksum_of_settings(document: dict[str, Any]) -> str:
-    """Of the settings that a config.toml names, those free to change apart. Settings added since are not among them."""
-    tables = {
-        section: {name: value for name, value in table.items() if name not in FREE_TO_CHANGE}
-        for section, table in document.items()
-        if section != "environment"
-    }
-    return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
-
-
-def check(config: Config) -> None:
-    """What would otherwise fail only after minutes of training."""
-    if config.run.track:
-        require_tensorboard()
-    if config.labeling.mcl:
-        count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
-    with torch.device("meta"):  # the shapes alone
-        build_network(config, n_classes=2, n_channels=1)
-    method_settings(config.baseline.method, config.baseline.method_settings)
-    check_class_prior(config.label_model.class_prior)
-    n_lfs, label_model = config.labeling.n_lfs, config.label_model.label_model
-    if label_model not in VARIANTS:
-        raise InputError(f"--label-model {label_model!r}: choose one of {', '.join(VARIANTS)}")
-    if label_model in ("paper", "triplet") and n_lfs < 3:
-        raise InputError(
-            f"--n-lfs {n_lfs}: --label-model {label_model} solves triplets, which need 3 LFs or more; "
-            "raise --n-lfs or choose --label-model majority"
-        )
-
-
-def check_on_data(config: Config, dataset: Dataset, split: Split) -> None:
-    """What can be checked once the data are read."""
-    class_prior(config.label_model.class_prior, split.given_labels, dataset.n_classes)
-    if config.baseline.method != DP_SSL and SYSTEMS[config.baseline.method].uses_all_labels:
-        every_known_label(dataset, split)
 
 
 def _use_threads(config: Config) -> None:

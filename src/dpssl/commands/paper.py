@@ -12,8 +12,8 @@ from dpssl.errors import InputError
 
 if TYPE_CHECKING:
     from dpssl.paper.cells import Cell
+    from dpssl.paper.entries import Table
     from dpssl.paper.results import Result
-    from dpssl.paper.tables import Table
 
 EXIT_FAILED_CELLS = 1
 

@@ -19,7 +19,7 @@ STEP_SECTIONS = {"label": ("label_model",), "train": ("end_model", "optim", "aug
 
 def open_for(chosen: dict[str, Any], command: str) -> "Run":
     """An existing run. Flags may change what the step may choose freely; anything else would make it another run."""
-    from dpssl import runs
+    from dpssl import checks, runs
     from dpssl.training.distributed import on_writer
     from dpssl.training.precision import pick_device
 
@@ -38,8 +38,8 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
                 f"{flag(name)} {after[name]!r}: this run was started with {before[name]!r}; "
                 "leave the flag out, or start a new run with another --out"
             )
-    runs.check(changed)  # before anything is removed
-    runs.check_on_data(changed, run.dataset, run.split)
+    checks.check(changed)  # before anything is removed
+    checks.check_on_data(changed, run.dataset, run.split)
     if command == "evaluate":
         runs.use_config(run, changed)
         return run

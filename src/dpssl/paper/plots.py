@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpssl.errors import InputError, RunFolderError
+from dpssl.paper.entries import Entry, Table
 from dpssl.paper.numbers import as_number
 from dpssl.paper.results import Result, measured
-from dpssl.paper.tables import Entry, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ What was not run is left blank. Names and messages from elsewhere are escaped.
 from collections.abc import Callable, Iterable
 from statistics import median
 
+from dpssl.paper.entries import COUNT, Entry, Table
 from dpssl.paper.plans import budget
 from dpssl.paper.results import Measured, Result, measured
-from dpssl.paper.tables import COUNT, Entry, Table
 
 Escape = Callable[[str], str]
 LEGEND = "Ours: mean ± sample standard deviation over seeds (number of runs) [the paper's number]."

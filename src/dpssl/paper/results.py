@@ -14,7 +14,7 @@ from dpssl import __version__
 from dpssl.config import Config, settings_that_matter
 from dpssl.errors import RunFolderError
 from dpssl.paper.cells import Cell
-from dpssl.paper.tables import COUNT, ERROR, Entry
+from dpssl.paper.entries import COUNT, ERROR, Entry
 from dpssl.run_folder import RunFolder
 
 FORMAT = 1  # of the files; raise it where an old file would be misread

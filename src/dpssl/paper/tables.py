@@ -6,15 +6,14 @@ The paper has no numbers for the sets of the small scale, so none stands beside 
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from dpssl.config import DP_SSL, load_preset
 from dpssl.errors import InputError
-from dpssl.paper.cells import ORACLE, Cell, each_once
+from dpssl.paper.cells import ORACLE
+from dpssl.paper.entries import COUNT, ERROR, PERCENT, Entry, Table
 from dpssl.paper.numbers import printed, printed_accuracy, printed_error, printed_specialists
 from dpssl.paper.plans import SET_TITLES, Plan, make_plan
 
-ERROR, PERCENT, COUNT = "error", "percent", "count"  # how a number of a run is shown: 100 (1 - x), 100 x, x
 LFS, RATIOS = (10, 20, 30, 40, 50, 60), (0.1, 0.2, 0.3, 0.4, 0.5, 1.0)  # K and rho of Table 5
 METHODS = {
     "pi-model": "Π-Model",
@@ -32,46 +31,6 @@ METHODS = {
     "supervised": "Supervised on the labels",
     "fully-supervised": "Fully supervised",
 }
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One place in a table: a number of each of its cells, and what the paper prints there."""
-
-    row: str
-    column: str
-    cells: tuple[Cell, ...]  # one a seed
-    figure: str  # where in a result's figures, names joined by dots
-    shown_as: str = ERROR
-    paper: str = ""
-    statistic: str = "mean"  # and standard deviation; or "range": least, median and greatest
-    x: float | None = None  # its place on a line, in a figure
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table, or a figure with the numbers it draws."""
-
-    name: str
-    title: str
-    entries: tuple[Entry, ...]
-    notes: tuple[str, ...]
-    plan: Plan
-    plot: str = "dots"  # or "lines" over x, or "bars"
-    x_label: str = ""
-    y_label: str = "error (%)"
-
-    @property
-    def rows(self) -> list[str]:
-        return list(dict.fromkeys(entry.row for entry in self.entries))
-
-    @property
-    def columns(self) -> list[str]:
-        return list(dict.fromkeys(entry.column for entry in self.entries))
-
-    @property
-    def cells(self) -> list[Cell]:
-        return each_once(cell for entry in self.entries for cell in entry.cells)
 
 
 def _column(data: str, n_labels: int) -> str:

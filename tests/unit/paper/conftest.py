@@ -8,9 +8,9 @@ import pytest
 
 from dpssl.config import settings_that_matter
 from dpssl.paper.cells import Cell
+from dpssl.paper.entries import Entry, Table
 from dpssl.paper.plans import make_plan
 from dpssl.paper.results import write_result
-from dpssl.paper.tables import Entry, Table
 from dpssl.run_folder import RunFolder
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from dpssl.paper.entries import Entry, Table
 from dpssl.paper.plots import write_plots
 from dpssl.paper.render import entry_text, escape_latex, escape_markdown, latex, markdown
 from dpssl.paper.results import read_results, write_result
-from dpssl.paper.tables import TABLES, Entry, Table, table
+from dpssl.paper.tables import TABLES, table
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dpssl.paper.cells import Cell
+from dpssl.paper.entries import Entry, Table
 from dpssl.paper.results import measured, read_results, write_result
-from dpssl.paper.tables import Entry, Table
 
 
 def test_a_result_is_read_back(cells: list[Cell], write_done: Callable[..., Any]) -> None:

@@ -8,8 +8,9 @@ import pytest
 from dpssl.config import METHODS
 from dpssl.errors import InputError
 from dpssl.paper import tables
+from dpssl.paper.entries import Entry
 from dpssl.paper.numbers import as_number, printed, printed_accuracy
-from dpssl.paper.tables import TABLES, Entry, table
+from dpssl.paper.tables import TABLES, table
 
 
 def entry(name: str, row: str, column: str) -> Entry:

@@ -1,0 +1,41 @@
+"""Settings that would fail only after minutes of training are refused before it begins, alone and beside the data."""
+
+import torch
+
+from dpssl.baselines.registry import SYSTEMS, method_settings
+from dpssl.class_prior import check_class_prior, class_prior
+from dpssl.config import DP_SSL, Config
+from dpssl.data.split import Split, every_known_label
+from dpssl.data.table import Dataset
+from dpssl.errors import InputError
+from dpssl.label_model import VARIANTS
+from dpssl.labeling.losses import count_specialists
+from dpssl.labeling.train import build_network
+from dpssl.training.run_log import require_tensorboard
+
+
+def check(config: Config) -> None:
+    """What would otherwise fail only after minutes of training."""
+    if config.run.track:
+        require_tensorboard()
+    if config.labeling.mcl:
+        count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
+    with torch.device("meta"):  # the shapes alone
+        build_network(config, n_classes=2, n_channels=1)
+    method_settings(config.baseline.method, config.baseline.method_settings)
+    check_class_prior(config.label_model.class_prior)
+    n_lfs, label_model = config.labeling.n_lfs, config.label_model.label_model
+    if label_model not in VARIANTS:
+        raise InputError(f"--label-model {label_model!r}: choose one of {', '.join(VARIANTS)}")
+    if label_model in ("paper", "triplet") and n_lfs < 3:
+        raise InputError(
+            f"--n-lfs {n_lfs}: --label-model {label_model} solves triplets, which need 3 LFs or more; "
+            "raise --n-lfs or choose --label-model majority"
+        )
+
+
+def check_on_data(config: Config, dataset: Dataset, split: Split) -> None:
+    """What can be checked once the data are read."""
+    class_prior(config.label_model.class_prior, split.given_labels, dataset.n_classes)
+    if config.baseline.method != DP_SSL and SYSTEMS[config.baseline.method].uses_all_labels:
+        every_known_label(dataset, split)

@@ -1,0 +1,48 @@
+"""What a table or figure is made of: entries, each a number of its cells and what the paper prints there."""
+
+from dataclasses import dataclass
+
+from dpssl.paper.cells import Cell, each_once
+from dpssl.paper.plans import Plan
+
+ERROR, PERCENT, COUNT = "error", "percent", "count"  # how a number of a run is shown: 100 (1 - x), 100 x, x
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place in a table: a number of each of its cells, and what the paper prints there."""
+
+    row: str
+    column: str
+    cells: tuple[Cell, ...]  # one a seed
+    figure: str  # where in a result's figures, names joined by dots
+    shown_as: str = ERROR
+    paper: str = ""
+    statistic: str = "mean"  # and standard deviation; or "range": least, median and greatest
+    x: float | None = None  # its place on a line, in a figure
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, or a figure with the numbers it draws."""
+
+    name: str
+    title: str
+    entries: tuple[Entry, ...]
+    notes: tuple[str, ...]
+    plan: Plan
+    plot: str = "dots"  # or "lines" over x, or "bars"
+    x_label: str = ""
+    y_label: str = "error (%)"
+
+    @property
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(entry.row for entry in self.entries))
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(entry.column for entry in self.entries))
+
+    @property
+    def cells(self) -> list[Cell]:
+        return each_once(cell for entry in self.entries for cell in entry.cells)
