@@ -31,9 +31,10 @@ class Table:
     entries: tuple[Entry, ...]
     notes: tuple[str, ...]
     plan: Plan
-    plot: str = "dots"  # or "lines" over x, or "bars"
+    plot: str = "dots"  # or "lines" or "panels" over x, "bars", "grid"
     x_label: str = ""
     y_label: str = "error (%)"
+    emphasis: str = ""  # the row that stands out among lines
 
     @property
     def rows(self) -> list[str]:

@@ -183,7 +183,7 @@ def table5(plan: Plan) -> Table:
         for place, ratio in enumerate(RATIOS)
     )
     title = f"Table 5: annotation accuracy (%) on {SET_TITLES[data]} with 40 labels"
-    return Table("table5", title, entries, ("ρ = 1 is Exp1 of Table 4.",), plan, y_label="accuracy (%)")
+    return Table("table5", title, entries, ("ρ = 1 is Exp1 of Table 4.",), plan, "grid")
 
 
 def fig1(plan: Plan) -> Table:
@@ -194,7 +194,7 @@ def fig1(plan: Plan) -> Table:
         if entry.row not in (METHODS["supervised"], METHODS["fully-supervised"])
     ]
     title = f"Figure 1: test error (%) against labels on {SET_TITLES[data]}"
-    return Table("fig1", title, tuple(entries), (), plan, "lines", "labels")
+    return Table("fig1", title, tuple(entries), (), plan, "lines", "labels", emphasis=METHODS[DP_SSL])
 
 
 def fig3(plan: Plan) -> Table:
