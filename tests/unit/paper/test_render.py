@@ -1,5 +1,6 @@
 """Tables as text and pictures."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def test_plots_are_written_and_equal_numbers_give_equal_bytes(
     assert write_plots(small_table, results, tmp_path / "again", "t")[1].read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("name", ["fig1", "fig3", "fig-specialists"])
+@pytest.mark.parametrize("name", ["fig1", "fig3", "fig-specialists", "table5"])
 def test_figures_are_drawn_with_and_without_results(name: str, tmp_path: Path, write_done: Callable[..., Any]) -> None:
     assert name in TABLES
     wanted = table(name, "small", 8, [1, 2])
@@ -104,3 +105,23 @@ def test_figures_are_drawn_with_and_without_results(name: str, tmp_path: Path, w
     results, problems = read_results(folder, wanted.cells)
     assert problems == []
     assert all(path.stat().st_size > 5000 for path in write_plots(wanted, results, tmp_path, name))
+
+
+def test_a_grid_shows_our_mean_and_the_papers_number(
+    small_table: Table, results: dict[str, Any], tmp_path: Path
+) -> None:
+    grid = dataclasses.replace(small_table, plot="grid")
+    text = write_plots(grid, results, tmp_path, "grid")[1].read_text(encoding="utf-8")
+    assert ">7.0<" in text  # mean error of 6 and 8 %
+    assert ">[6.54±0.98]<" in text
+    assert ">[5.07±0.65]<" in text  # not run here, so nothing of ours stands above it
+
+
+def test_a_legend_names_the_paper_only_beside_its_numbers(
+    small_table: Table, results: dict[str, Any], tmp_path: Path
+) -> None:
+    with_paper = write_plots(small_table, results, tmp_path, "with")[1].read_text(encoding="utf-8")
+    entries = tuple(dataclasses.replace(entry, paper="") for entry in small_table.entries)
+    without = write_plots(dataclasses.replace(small_table, entries=entries), results, tmp_path, "without")[1]
+    assert ">paper<" in with_paper
+    assert ">paper<" not in without.read_text(encoding="utf-8")
