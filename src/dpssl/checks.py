@@ -4,10 +4,10 @@ import torch
 
 from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.class_prior import check_class_prior, class_prior
-from dpssl.config import DP_SSL, Config
+from dpssl.config import DP_SSL, Config, flag
 from dpssl.data.split import Split, every_known_label
 from dpssl.data.table import Dataset
-from dpssl.errors import InputError
+from dpssl.errors import InputError, require_utf8
 from dpssl.label_model import VARIANTS
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.train import build_network
@@ -16,6 +16,9 @@ from dpssl.training.run_log import require_tensorboard
 
 def check(config: Config) -> None:
     """What would otherwise fail only after minutes of training."""
+    for name in ("data", "labels", "labeled_ids"):
+        require_utf8(flag(name), getattr(config.data, name))
+    require_utf8("--backbone-weights", config.backbone.backbone_weights)
     if config.run.track:
         require_tensorboard()
     if config.labeling.mcl:

@@ -6,6 +6,7 @@ command runs: `--help` answers at once. An error that the input caused is one me
 
 import argparse
 import os
+import select
 import signal
 import sys
 import warnings
@@ -20,6 +21,7 @@ from dpssl.constants import THREADS_WAIT
 from dpssl.errors import DPSSLError, InputError, ReportedElsewhere
 
 EXIT_BAD_INPUT = 2
+PIPE = 13  # SIGPIPE, which Windows has no name for
 COMMANDS = {command.name: command for command in commands.ALL}
 
 
@@ -33,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         try:
             with _processes(COMMANDS[command]):
-                return COMMANDS[command].run(chosen)
+                status = COMMANDS[command].run(chosen)
+            sys.stdout.flush()
+            return status
         except ReportedElsewhere:
             return EXIT_BAD_INPUT
         except DPSSLError as problem:
@@ -43,6 +47,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("\nstopped; `dpssl resume` continues a run, the same command what comes before it", file=sys.stderr)
             return EXIT_SIGNAL + signal.SIGINT
+        except BrokenPipeError:
+            if not _reader_is_gone():
+                raise
+            return EXIT_SIGNAL + PIPE
+
+
+def _reader_is_gone() -> bool:
+    """Whether what reads standard output (`| head`) has ended; if so, nothing more is written to it."""
+    output = sys.stdout.fileno()
+    if hasattr(select, "poll"):  # Windows has none
+        listener = select.poll()
+        listener.register(output, 0)
+        if not listener.poll(0):
+            return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
 
 
 def _number() -> int:

@@ -32,3 +32,12 @@ class ReportedElsewhere(DPSSLError):
 
 class TrainingError(DPSSLError, RuntimeError):
     """Training cannot go on: a diverging loss, no device memory, no such device."""
+
+
+def require_utf8(flag: str, path: str) -> None:
+    """An error where the path holds bytes that the files of a run, which are UTF-8, cannot."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        raise InputError(f"{flag} {shown}: its name is not UTF-8, which the files of a run are; rename it") from None

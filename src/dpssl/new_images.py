@@ -36,14 +36,16 @@ Damaged = dict[str, str]  # by name of the file, why it has no label
 Chunks = Iterator[tuple[list[str], Images]]
 
 
-def label_new_images(folder: RunFolder, source: Path, device: torch.device) -> tuple[LabelRows, Damaged]:
+def label_new_images(
+    folder: RunFolder, source: Path, device: torch.device, follow_links: bool = False
+) -> tuple[LabelRows, Damaged]:
     """Labels of every image of `source` that can be read, and what could not."""
     shape = image_shape(folder)
     model = load_end_model(folder, device)
     damaged: Damaged = {}
     ids: list[str] = []
     parts: list[NDArray[np.float32]] = []
-    for names, images in _chunks(source, shape, damaged):
+    for names, images in _chunks(source, shape, damaged, follow_links):
         ids += names
         parts.append(predict_probabilities(model.network, model.bank.with_images(images)).numpy())
     if not ids:
@@ -54,15 +56,15 @@ def label_new_images(folder: RunFolder, source: Path, device: torch.device) -> t
     return LabelRows(model.class_names, string_array(ids), labels, probabilities.max(1), probabilities), damaged
 
 
-def _chunks(source: Path, shape: Shape, damaged: Damaged) -> Chunks:
+def _chunks(source: Path, shape: Shape, damaged: Damaged, follow_links: bool) -> Chunks:
     if source.suffix.lower() in (".npy", ".npz"):
         return _array_chunks(source, shape)
-    return _file_chunks(_image_files(source), shape, damaged)
+    return _file_chunks(_image_files(source, follow_links), shape, damaged)
 
 
-def _image_files(source: Path) -> ImageFiles:
+def _image_files(source: Path, follow_links: bool) -> ImageFiles:
     if source.is_dir():
-        return find_images(source)
+        return find_images(source, follow_links)
     if not source.is_file():
         raise InputError(f"{source}: no such file or folder; name an image, a folder or TAR of images, .npz or .npy")
     if source.suffix.lower() == ".tar":

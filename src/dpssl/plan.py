@@ -11,7 +11,8 @@ from typing import Any
 
 from dpssl.config import Config, with_values
 
-AIM = 0.9  # share of the minutes that is planned with; the rest is for the label model, the report and a slow moment
+AIM = 0.9  # share of the time that is planned with; the rest is for the label model, the report and a slow moment
+AFTERWORK = 8  # seconds that those take at least
 END_SHARE = 0.4  # steps of step 3 for one of step 1, as in preset digits
 MCL_SHARE = 0.2  # most steps of the first phase for one of the second
 PASSES = 4  # over all images when training is done: votes, probabilities, embeddings, the test images
@@ -81,6 +82,11 @@ TOGETHER = (  # who gives one of these has decided on all: not every combination
 )
 
 
+def seconds_to_train(seconds: float) -> float:
+    """What a budget of so many seconds leaves for training."""
+    return max(min(AIM * seconds, seconds - AFTERWORK), seconds / 3)
+
+
 def make_plan(
     asked: Config,
     given: Collection[str],
@@ -101,7 +107,7 @@ def make_plan(
         small = {"image_size": rung.largest_side} if 0 < rung.largest_side < side else {}
         config = with_values(asked, _free({**rung.values, **small}, given))
         cost = seconds_per_image(config, config.data.image_size or side)
-        plan = _longest(config, given, n_images, AIM * seconds, cost)
+        plan = _longest(config, given, n_images, seconds_to_train(seconds), cost)
         if best is not None and plan.affordable_steps < rung.needs_steps:
             break
         best = plan

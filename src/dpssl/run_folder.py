@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpssl.disk import append_line, claim, next_free, replace_file
-from dpssl.errors import UNREADABLE_NPZ, InputError, RunFolderError
+from dpssl.errors import UNREADABLE_NPZ, InputError, RunFolderError, require_utf8
 from dpssl.step_files import SoftLabelFile, VoteFile, soft_label_table, string_array
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class RunFolder:
     @classmethod
     def create(cls, out: str | None = None) -> Self:
         """A new, empty run folder: `out`, or the next free runs/run-001, run-002, ... A run is never overwritten."""
+        require_utf8("--out", out or "")
         try:
             if not out:
                 return cls(next_free(Path("runs")))

@@ -26,7 +26,7 @@ from dpssl.data.split import Split, split_as_asked, split_from_json, split_to_js
 from dpssl.data.table import Dataset
 from dpssl.errors import RunFolderError
 from dpssl.nets.backbones import check_backbone
-from dpssl.plan import AIM, minutes_for_step
+from dpssl.plan import minutes_for_step, seconds_to_train
 from dpssl.run_folder import RunFolder
 from dpssl.step_files import damaged_table
 from dpssl.training.distributed import anyone, is_writer, on_writer, share, writer_first
@@ -84,7 +84,8 @@ class Run:
         spent = (time.monotonic() - self.started) / 60
         due = math.inf
         if self.is_new and limits.plan and limits.max_minutes and share().size == 1:  # several must agree on steps
-            due = minutes_for_step(self.config, len(self.dataset.images), name, AIM * limits.max_minutes - spent)
+            left = seconds_to_train(60 * limits.max_minutes) / 60 - spent
+            due = minutes_for_step(self.config, len(self.dataset.images), name, left)
         self.watch = Watch(
             self.folder.folder if self.writes else None,
             settings_that_matter(self.config),

@@ -164,6 +164,17 @@ def test_unusable_images_and_labels_are_named(
 # The run folder
 
 
+@pytest.mark.skipif(os.name != "posix", reason="names of other systems are text")
+@pytest.mark.parametrize("name", ["data", "labels", "out"])
+def test_a_name_that_is_not_utf8_is_refused(name: str, run_cli: Any, tmp_path: Path) -> None:
+    """In a process of its own: its arguments are bytes there."""
+    failed = run_cli("run", f"--{name}", os.fsdecode(b"fl\xffat"))
+    assert failed.returncode == 2
+    assert failed.stderr.startswith(f"dpssl run: --{name} ")
+    assert failed.stderr.endswith("fl\\xffat: its name is not UTF-8, which the files of a run are; rename it\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("out", ["file", "file/below"])
 def test_a_folder_that_cannot_be_made(out: str, refused: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")

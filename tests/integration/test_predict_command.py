@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -133,6 +136,27 @@ def test_grey_images_for_a_colour_model_and_damaged_files(warm_cli: Any, run: Pa
     assert predicted(done.stdout).keys() == {"grey.png"}
     assert "note: 'cut.jpg' has no label: it " in done.stderr
     assert "note: 'empty.png' has no label: it is empty" in done.stderr
+
+
+def test_links_that_lead_out_are_followed_where_asked(warm_cli: Any, run: Path, photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "linked.png").symlink_to(photos / "00.png")
+    refused = warm_cli("predict", run, tmp_path / "new")
+    assert refused.returncode == 2
+    assert "give --follow-links true" in refused.stderr
+    done = warm_cli("predict", run, tmp_path / "new", "--follow-links", "true")
+    assert list(predicted(done.stdout)) == ["linked.png"]
+
+
+def test_a_reader_that_ends_early_is_no_error(run: Path, photos: Path) -> None:
+    """`dpssl predict RUN PATH | head -1`, whose pipe is closed before anything is written."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "dpssl", "predict", str(run), str(photos)]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert ended.returncode == 128 + 13
+    assert ended.stderr == ""
 
 
 def test_no_training_data_is_needed(warm_cli: Any, run: Path, photos: Path, tmp_path: Path) -> None:

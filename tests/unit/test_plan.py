@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from dpssl.config import Config, with_values
-from dpssl.plan import AIM, CPU_RUNGS, GPU_RUNGS, Plan, images_of, make_plan, minutes_for_step
+from dpssl.plan import (
+    AFTERWORK,
+    AIM,
+    CPU_RUNGS,
+    GPU_RUNGS,
+    Plan,
+    images_of,
+    make_plan,
+    minutes_for_step,
+    seconds_to_train,
+)
 
 N_IMAGES = 3000
 
@@ -36,9 +46,15 @@ MINUTES = (0.5, 1, 2, 5, 10, 30, 120, 600, 3000, 100_000)
 @pytest.mark.parametrize("minutes", MINUTES[1:])
 def test_a_plan_fits_its_minutes_and_wastes_few(minutes: float) -> None:
     plan = plan_for(minutes)
-    assert plan.seconds <= AIM * 60 * minutes
+    assert plan.seconds <= seconds_to_train(60 * minutes)
     is_all_that_was_asked = plan.config.labeling.steps == Config().labeling.steps
-    assert is_all_that_was_asked or plan.seconds > 0.8 * AIM * 60 * minutes
+    assert is_all_that_was_asked or plan.seconds > 0.8 * seconds_to_train(60 * minutes)
+
+
+def test_a_short_budget_leaves_time_for_what_comes_after_training() -> None:
+    assert seconds_to_train(30) == 30 - AFTERWORK
+    assert seconds_to_train(300) == AIM * 300
+    assert seconds_to_train(6) > 0
 
 
 def test_more_minutes_never_buy_less() -> None:

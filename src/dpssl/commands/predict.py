@@ -22,7 +22,8 @@ def run_predict(chosen: dict[str, Any]) -> int:
     if out is not None:
         writer_for(out)  # an unknown ending, or a file in the way, fails before the work
         require_free(out, chosen["redo"])
-    rows, damaged = label_new_images(folder, Path(chosen["images"]), pick_device(chosen["device"]))
+    device, follow_links = pick_device(chosen["device"]), chosen["follow_links"] == "true"
+    rows, damaged = label_new_images(folder, Path(chosen["images"]), device, follow_links)
     for name, reason in list(damaged.items())[:MOST_NOTES]:
         print(f"note: {name!r} has no label: it {reason}", file=sys.stderr)
     if len(damaged) > MOST_NOTES:
@@ -41,6 +42,12 @@ def _add_predict(command: argparse.ArgumentParser) -> None:
     command.add_argument("images", metavar="PATH", help="an image, a folder or TAR of images, or an .npz or .npy file")
     command.add_argument("--out", help="file to write, .csv, .parquet or .json; default: CSV to standard output")
     command.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="where the model runs")
+    command.add_argument(
+        "--follow-links",
+        default="false",
+        choices=("true", "false"),
+        help="read image files by links that lead out of the folder (default: false)",
+    )
     command.add_argument("--redo", action="store_true", help="replace the file that --out names")
 
 

@@ -1,9 +1,9 @@
 """Decoded images, kept from run to run: image files go in, a memory-mapped array of their pixels comes out.
 
-A collection's folder in the cache is named after a checksum of its files' names, sizes and times and of `--image-size`.
-It holds `pixels.bin` (image after image, as in memory), `digests.bin` and, written last, `index.json`; while decoding,
-`plan.json` and `journal.txt`, a line a finished block, from which the next run goes on. What is damaged or was
-written by another version is made anew. The cache may be deleted at any time.
+A collection's folder in the cache is named after a checksum of its files' names, sizes and times, of what is in some of
+them and of `--image-size`. It holds `pixels.bin` (image after image, as in memory), `digests.bin` and, written last,
+`index.json`; while decoding, `plan.json` and `journal.txt`, a line a finished block, from which the next run goes on.
+What is damaged or was written by another version is made anew. The cache may be deleted at any time.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 
 from dpssl.data.decode import ColourMet, DamagedImage, Header, read_header
 from dpssl.data.decode_blocks import BLOCK, DIGEST_BYTES, BlockReport, DecodeJob, count_workers, decode_blocks
-from dpssl.data.image_files import CANNOT_BE_READ, ImageFiles
+from dpssl.data.image_files import CANNOT_BE_READ, ImageFile, ImageFiles
 from dpssl.data.table import Images
 from dpssl.errors import InputError
 from dpssl.progress import ProgressBar
 
 VERSION = 1  # of the files in the cache and of what decoding makes of an image
-N_SAMPLED = 128  # headers that decide on size and colour
+N_SAMPLED = 128  # files whose headers decide on size and colour, and whose content names the entry
 LARGEST_CHOSEN = 64  # pixels: a Wide ResNet on a larger side costs more than most collections gain
 SIDE_STEP = 4  # the strides of a Wide ResNet divide it
 MOST_CHECKED = 1 << 30  # bytes; of more, evenly spaced blocks are checked, so that opening stays a matter of seconds
@@ -223,17 +223,30 @@ class _Entry:
 
 
 def _key(files: ImageFiles, image_size: int) -> str:
+    """By the size asked for, every file's name, size and time of change, and what is in evenly spaced ones.
+
+    Names, sizes and times alone may be those of other pictures: bitmaps, or what a program unpacked with one date.
+    """
     digest = hashlib.sha256(f"{image_size}\n".encode())
     for file in files.files:
         digest.update(f"{file.id}\0{file.size}\0{file.changed}\0{file.offset}\n".encode())
+    for file in _sample(files):
+        try:
+            digest.update(hashlib.sha256(files.read(file)).digest())
+        except DamagedImage:  # cannot be read, or is larger than any image: told when it is decoded
+            digest.update(b"-")
     return digest.hexdigest()[:32]
 
 
+def _sample(files: ImageFiles) -> list[ImageFile]:
+    """Evenly spaced files, N_SAMPLED at most."""
+    return files.files[:: -(-len(files.files) // N_SAMPLED) or 1]
+
+
 def _plan(files: ImageFiles, image_size: int) -> tuple[int, int]:
-    """Side and channels by the headers of evenly spaced files; grey only where all of those are."""
+    """Side and channels by the headers of a sample; grey only where all of those are."""
     headers = []
-    step = -(-len(files.files) // N_SAMPLED)
-    for file in files.files[::step]:
+    for file in _sample(files):
         try:
             with io.BytesIO(files.read(file)) if file.offset else (files.root / file.id).open("rb") as opened:
                 headers.append(read_header(opened))

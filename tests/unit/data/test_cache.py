@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +82,25 @@ def test_another_size_or_a_changed_file_is_another_entry(files: ImageFiles) -> N
     changed = decode(find_images(files.root))
     assert changed.n_decoded == N_IMAGES
     assert changed.pixels[0, 0, 0].tolist() == [1, 2, 3]
+
+
+def test_other_pictures_of_the_same_names_sizes_and_times_are_another_entry(tmp_path: Path) -> None:
+    means = []
+    for name, grey in (("dark", 10), ("light", 240)):
+        for number in range(6):
+            path = tmp_path / name / f"{number}.bmp"
+            path.parent.mkdir(exist_ok=True)
+            Image.new("RGB", (12, 12), (grey, grey, grey + number)).save(path)
+            os.utime(path, ns=(1, 1))
+        means.append(decode(find_images(tmp_path / name)).pixels.mean())
+    assert means[0] < 20
+    assert means[1] > 230
+
+
+def test_the_same_pictures_in_another_folder_are_the_same_entry(files: ImageFiles, tmp_path: Path) -> None:
+    decode(files)
+    copy = shutil.copytree(files.root, tmp_path / "copy")  # with the files' times
+    assert decode(find_images(copy)).n_decoded == 0
 
 
 def test_writing_into_the_array_does_not_reach_the_file(files: ImageFiles) -> None:
