@@ -155,6 +155,10 @@ def test_data_check(warm_cli: Any, photos: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "files          60, 0 of them damaged (0.0%)" in done.stdout
     assert "dpssl run would label 54 images of 16x16 in colour from 6 labels of 3 classes" in done.stdout
+    unlabeled = warm_cli("data", "check", "photos/0", cwd=tmp_path)
+    assert unlabeled.returncode == 2
+    assert "files          15, 0 of them damaged (0.0%)" in unlabeled.stdout
+    assert "--data photos/0: 15 images, but no labels: give --labels FILE" in unlabeled.stderr
     failed = warm_cli("data", "check", "photos", "--labels", "nowhere.csv", cwd=tmp_path)
     assert failed.returncode == 2
     assert failed.stderr == "dpssl data: --labels nowhere.csv: no such file\n"

@@ -31,7 +31,7 @@ from dpssl.data.table import Images
 from dpssl.errors import InputError
 from dpssl.progress import ProgressBar
 
-VERSION = 1  # of the files in the cache and of what decoding makes of an image
+VERSION = 2  # of the files in the cache and of what decoding makes of an image
 N_SAMPLED = 128  # files whose headers decide on size and colour, and whose content names the entry
 LARGEST_CHOSEN = 64  # pixels: a Wide ResNet on a larger side costs more than most collections gain
 SIDE_STEP = 4  # the strides of a Wide ResNet divide it

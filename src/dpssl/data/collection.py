@@ -8,20 +8,25 @@
 | a TAR | members `key.cls`, `key.txt` or `key.json` (WebDataset) |
 
 A folder `test/` with a folder a class holds test images. Where every image has a label and nobody asked for anything to
-be labelled, the labels are the truth of a benchmark: hidden but for those that a split reveals.
+be labelled, the labels are the truth of a benchmark: hidden but for those that a split reveals. Folders that are known
+by their names (ROLES) may be written in any case.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpssl.data.image_files import ImageFile, ImageFiles, find_images
-from dpssl.data.label_table import match_rows, read_label_table, sorted_classes
+from dpssl.data.image_files import ImageFile, ImageFiles, find_images, printable
+from dpssl.data.label_table import match_rows, read_label_table, require_distinct_by_case, sorted_classes
 from dpssl.data.tar import read_tar
 from dpssl.errors import InputError
 
-UNLABELED_FOLDERS = ("unlabeled", "unlabelled")
+ROLES = {
+    "train": "train", "test": "test", "unlabeled": "unlabeled", "unlabelled": "unlabeled",
+    "val": "val", "valid": "val", "validation": "val",
+}  # fmt: skip
 METADATA = ("metadata.csv", "metadata.parquet")
+N_SHOWN = 10  # names in a message
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,14 @@ class Collection:
         return self.files.files[len(self.files.files) - self.n_test :]
 
 
+class UnlabeledFiles(InputError):
+    """Image files without any label: a run refuses them; `collection` is for who describes them all the same."""
+
+    def __init__(self, message: str, found: ImageFiles) -> None:
+        super().__init__(message)
+        self.collection = Collection(found, 0, {}, True, "images without labels")
+
+
 def read_collection(path: Path, labels: str = "", follow_links: bool = False) -> Collection:
     """The images of a folder or TAR; `labels` is what `--labels` named."""
     if path.is_dir():
@@ -60,9 +73,9 @@ def read_collection(path: Path, labels: str = "", follow_links: bool = False) ->
     if labels:
         return _by_table(found, Path(labels).expanduser())
     if not beside:
-        raise InputError(
-            f"--data {path}: {len(found.files):,} images, but no label: give --labels FILE, or add key.cls"
-        )
+        message = f"--data {path}: {len(found.files):,} images, but no label: give --labels FILE, or add key.cls"
+        raise UnlabeledFiles(message, found)
+    require_distinct_by_case(beside.values(), f"--data {path}")
     some_unlabeled = len(beside) < len(found.files)
     return Collection(found, 0, beside, some_unlabeled, "a TAR of images with their labels beside them")
 
@@ -77,16 +90,19 @@ def _require_images(found: ImageFiles, expected: str) -> None:
 
 
 def _by_table(found: ImageFiles, table: Path) -> Collection:
-    """Labels from `table`; test images are those of test/, if its folders are named like the classes."""
+    """Labels from `table`; test images are those of test/, if one of its folders is named like a class."""
     rows = read_label_table(table)
     labels = match_rows(rows, (file.id for file in found.files), table, found.root, found.skipped)
+    layout = f"images with the labels of {table.name}"
+    test = [file for file in found.files if _role(file.id) == "test" and file.id not in labels]
+    of_test = {file.id: _class_folder(_inner(file.id)) for file in test}
     classes = set(labels.values())
-    test = [file for file in found.files if file.id.startswith("test/") and file.id not in labels]
-    of_test = {file.id: _class_folder(file.id.removeprefix("test/")) for file in test}
-    if not test or any(label not in classes for label in of_test.values()):
-        return Collection(found, 0, labels, True, f"images with the labels of {table.name}")
-    layout = f"images with the labels of {table.name}, and test images in a folder a class"
-    return _with_test(found, test, {**labels, **of_test}, True, layout)
+    if not _share_a_name(of_test.values(), classes):
+        if test:
+            layout += ", those of test/ among the images to label since none of its folders is a class"
+        return Collection(found, 0, labels, True, layout)
+    _require_test_classes(of_test, classes, found.root)
+    return _with_test(found, test, {**labels, **of_test}, True, f"{layout}, and test images in a folder a class")
 
 
 def _by_metadata(found: ImageFiles) -> Collection | None:
@@ -94,16 +110,19 @@ def _by_metadata(found: ImageFiles) -> Collection | None:
     labels: dict[str, str] = {}
     test_ids: set[str] = set()
     tables = 0
-    for prefix in ("", "train/", "test/"):
+    folders = sorted({_class_folder(file.id) for file in found.files if _role(file.id) in ("train", "test", "val")})
+    for prefix in ("", *(f"{folder}/" for folder in folders)):
         for table in (found.root / prefix / name for name in METADATA):
             if not table.is_file():
                 continue
+            if _role(prefix) == "val":
+                raise _no_use_for(prefix, found.root)
             tables += 1
             inner = [file.id.removeprefix(prefix) for file in found.files if file.id.startswith(prefix)]
             matched = match_rows(read_label_table(table), inner, table, found.root / prefix, found.skipped)
             labels.update({prefix + name: label for name, label in matched.items()})
-            if prefix == "test/":
-                test_ids = {prefix + name for name in matched}
+            if _role(prefix) == "test":
+                test_ids |= {prefix + name for name in matched}
     if not tables:
         return None
     test = [file for file in found.files if file.id in test_ids]
@@ -112,32 +131,74 @@ def _by_metadata(found: ImageFiles) -> Collection | None:
 
 def _by_class_folders(found: ImageFiles) -> Collection | None:
     """A folder a class, at the top or in train/; `unlabeled/` and loose images have none, those of test/ are for it."""
-    in_train = any(file.id.startswith("train/") for file in found.files)
-    labels: dict[str, str] = {}
-    test = []
+    inside: dict[str, set[str]] = {}  # folder at the top -> the folders in it, "" for images right there
     for file in found.files:
-        top = _class_folder(file.id)
-        inner = file.id.removeprefix("train/" if in_train and top == "train" else "test/" if top == "test" else "")
-        label = _class_folder(inner)
-        if top == "test":
-            if not label:
-                raise InputError(f"--data {found.root}: test/ has {inner!r} in no class folder; move it into one")
-            test.append(file)
-        elif label in UNLABELED_FOLDERS or (in_train and top != "train"):
-            continue
-        if label:
-            labels[file.id] = label
-    if len(set(labels.values())) < 2:
+        inside.setdefault(_class_folder(file.id), set()).add(_class_folder(_inner(file.id)))
+    in_train = {top for top, folders in inside.items() if _role(f"{top}/") == "train" and folders != {""}}
+    class_folders = set() if in_train else _class_folders_of(inside)
+    labels: dict[str, str] = {}
+    of_test: dict[str, str] = {}
+    for file in found.files:
+        top, inner = _class_folder(file.id), _class_folder(_inner(file.id))
+        if _role(file.id) == "test":
+            of_test[file.id] = inner
+        elif top in in_train and inner and _role(f"{inner}/") != "unlabeled":
+            labels[file.id] = inner
+        elif top in class_folders:
+            labels[file.id] = top
+    classes = set(labels.values())
+    every_class = (classes | set(of_test.values())) - {""}
+    if len(every_class) < 2 or not (classes or len(of_test) == len(found.files)):
         return None
-    _require_distinct_by_case(set(labels.values()), found.root)
-    n_unlabeled = len(found.files) - len(labels)
-    return _with_test(found, test, labels, n_unlabeled > 0, "a folder a class")
+    test = [file for file in found.files if file.id in of_test]
+    n_unlabeled = len(found.files) - len(labels) - len(of_test)
+    layout = _layout_in_train(inside, in_train) if in_train else "a folder a class"
+    collection = _with_test(found, test, {**labels, **of_test}, n_unlabeled > 0, layout)
+    for top, folders in inside.items():
+        if _role(f"{top}/") == "val" and (in_train or _share_a_name(folders, classes)):
+            raise _no_use_for(f"{top}/", found.root)
+    require_distinct_by_case(every_class, f"--data {found.root}", "class folders")
+    _require_test_classes(of_test, classes, found.root)
+    return collection
+
+
+def _class_folders_of(inside: dict[str, set[str]]) -> set[str]:
+    """The folders at the top that are classes: also train/ and val/ with images right in them, beside any other."""
+    named = {top for top in inside if top and _role(f"{top}/") not in ("test", "unlabeled")}
+    return named if any(not _role(f"{top}/") for top in named) else set()
+
+
+def _layout_in_train(inside: dict[str, set[str]], in_train: set[str]) -> str:
+    others = sorted(top for top in inside if top not in in_train and top and not _role(f"{top}/"))
+    to_label = f", the images of {_listed(f'{top}/' for top in others)} to be labelled" if others else ""
+    return f"a folder a class in train/{to_label}"
 
 
 def _without_labels(found: ImageFiles) -> Collection:
-    raise InputError(
+    raise UnlabeledFiles(
         f"--data {found.root}: {len(found.files):,} images, but no labels: give --labels FILE with a column of paths "
-        "and one of classes, or sort the labelled ones into a folder a class with unlabeled/ beside them"
+        "and one of classes, or sort the labelled ones into a folder a class with unlabeled/ beside them",
+        found,
+    )
+
+
+def _require_test_classes(of_test: dict[str, str], classes: set[str], root: Path) -> None:
+    """Every test image lies in a folder named like a class."""
+    for image, label in of_test.items():
+        if not label:
+            raise InputError(f"--data {root}: test/ has {_inner(image)!r} in no class folder; move it into one")
+    unknown = sorted(set(of_test.values()) - classes)
+    if unknown:
+        raise InputError(
+            f"--data {root}: test/ has the folder {_listed(map(repr, unknown))}, but the classes are "
+            f"{_listed(sorted(classes))}; rename the folder, or move it out of test/"
+        )
+
+
+def _no_use_for(folder: str, root: Path) -> InputError:
+    return InputError(
+        f"--data {root}: it is not clear what {folder} is for; call it test/ to test on its images, call it unlabeled/ "
+        "to have them labelled, or move it elsewhere"
     )
 
 
@@ -156,11 +217,21 @@ def _class_folder(name: str) -> str:
     return name.partition("/")[0] if "/" in name else ""
 
 
-def _require_distinct_by_case(names: Iterable[str], root: Path) -> None:
-    spelled: dict[str, str] = {}
-    for name in sorted(names):
-        other = spelled.setdefault(name.casefold(), name)
-        if other != name:
-            raise InputError(
-                f"--data {root}: the class folders {other!r} and {name!r} differ by case alone; merge them"
-            )
+def _inner(name: str) -> str:
+    """A path below its first folder."""
+    return name.partition("/")[2] if "/" in name else name
+
+
+def _role(name: str) -> str:
+    """What the first folder of a path is known for by its name; empty for any other."""
+    return ROLES.get(_class_folder(name).casefold(), "")
+
+
+def _share_a_name(some: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether a name is in both, in whatever case."""
+    return bool({name.casefold() for name in some} & {name.casefold() for name in others})
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(map(printable, names))
+    return ", ".join(every[:N_SHOWN]) + (", …" if len(every) > N_SHOWN else "")

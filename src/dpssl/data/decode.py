@@ -55,10 +55,11 @@ class Header(NamedTuple):
     height: int
     mode: str  # Pillow's: L, RGB, P, RGBA, CMYK, I;16, …
     format: str
+    has_grey_palette: bool = False
 
     @property
     def is_grey(self) -> bool:
-        return self.mode in GREY_MODES
+        return self.mode in GREY_MODES or self.has_grey_palette
 
 
 def read_header(file: IO[bytes]) -> Header:
@@ -93,17 +94,27 @@ def _open(file: IO[bytes]) -> Image.Image:
 def _header(image: Image.Image) -> Header:
     if not image.width or not image.height:
         raise ValueError(f"is {image.width}x{image.height} pixels")
-    return Header(image.width, image.height, image.mode, image.format or "")
+    return Header(image.width, image.height, image.mode, image.format or "", _has_grey_palette(image))
+
+
+def _has_grey_palette(image: Image.Image) -> bool:
+    """Whether the image is made of a palette's colours and all of those are grey, used or not."""
+    if image.mode not in ("P", "PA") or image.palette is None:
+        return False
+    swatch = Image.new("P", (1, 1))  # the image's own getpalette would decode its pixels
+    swatch.putpalette(image.palette.palette, image.palette.rawmode or "RGB")
+    levels = swatch.getpalette("RGB") or []
+    return levels[0::3] == levels[1::3] == levels[2::3]
 
 
 def _pixels(image: Image.Image, side: int, channels: int) -> NDArray[np.uint8]:
     shorter = min(image.size)
-    orientation = _orientation(image)
     if image.format in ("JPEG", "MPO") and shorter > side:
         # The decoder's own scaling by 2, 4 or 8 leaves at least `side` pixels, and skips most of the arithmetic.
         scaled = [-(-length * side // shorter) for length in image.size]
         image.draft(None, (scaled[0], scaled[1]))
     image.load()
+    orientation = _orientation(image)  # a PNG may hold it behind its pixels
     square = _resize_centre(_eight_bits(image), side)
     if "A" in square.getbands():
         square = _over_background(square)

@@ -56,7 +56,8 @@ def find_images(folder: Path, follow_links: bool = False) -> ImageFiles:
     """Every image file at any depth, by its suffix; hidden files and folders are passed over.
 
     A folder that is a link is entered only where it leads out and links are followed: inside, its files are found in
-    their own place. So a loop of links is walked once.
+    their own place. No folder is entered twice, by whatever names it is reached: a link may lead to one that holds
+    `folder` itself.
     """
     inside = folder.resolve()
     files: list[ImageFile] = []
@@ -67,12 +68,12 @@ def find_images(folder: Path, follow_links: bool = False) -> ImageFiles:
         prefix = pending.pop()
         for entry in _entries(folder / prefix):
             name, linked = prefix + entry.name, entry.is_symlink()
-            if entry.name.startswith(".") or entry.name in IGNORED_FOLDERS:
+            if is_passed_over(entry.name):
                 continue
             if _is_folder(entry):
-                if linked:
-                    if not follow_links or _leads_into(Path(entry.path), inside):
-                        continue
+                if linked and (not follow_links or _leads_into(Path(entry.path), inside)):
+                    continue
+                if follow_links:
                     identity = _identity(Path(entry.path))
                     if identity in entered:
                         continue
@@ -81,10 +82,8 @@ def find_images(folder: Path, follow_links: bool = False) -> ImageFiles:
             elif entry.name.lower().endswith(SUFFIXES):
                 if linked and not follow_links and not _leads_into(Path(entry.path), inside):
                     skipped.append((printable(name), LEADS_OUT))
-                elif not _is_utf8(name):
-                    skipped.append((printable(name), NOT_UTF8))
-                elif "\\" in name:
-                    skipped.append((name, BACKSLASH))
+                elif reason := why_no_id(name):
+                    skipped.append((printable(name), reason))
                 else:
                     _add(entry, name, files, skipped)
     files.sort()
@@ -105,7 +104,7 @@ def _add(entry: "os.DirEntry[str]", name: str, files: list[ImageFile], skipped: 
 def _entries(folder: Path) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            return sorted(entries, key=lambda entry: entry.name)  # which of two names a folder gets must not vary
     except OSError as error:
         raise InputError(f"--data: {printable(str(folder))} cannot be listed ({error.strerror or error})") from error
 
@@ -126,12 +125,18 @@ def _identity(folder: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _is_utf8(name: str) -> bool:
+def is_passed_over(name: str) -> bool:
+    """Whether a file or folder of this name is hidden, or left there by another program."""
+    return name.startswith(".") or name in IGNORED_FOLDERS
+
+
+def why_no_id(name: str) -> str:
+    """Why no image can have this name as its id; empty where it can."""
     try:
         name.encode()
-        return True
     except UnicodeEncodeError:
-        return False
+        return NOT_UTF8
+    return BACKSLASH if "\\" in name else ""
 
 
 def printable(name: str) -> str:

@@ -67,7 +67,7 @@ def reveal_ids(dataset: Dataset, ids: Sequence[str]) -> Labels:
 def read_ids(file: str) -> list[str]:
     """The ids in the file that `--labeled-ids` names, one a line; blank lines are skipped."""
     try:
-        lines = Path(file).expanduser().read_text(encoding="utf-8").splitlines()
+        lines = Path(file).expanduser().read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"--labeled-ids {file}: cannot be read ({error}); give a text file with one id a line"

@@ -7,6 +7,7 @@ without suffix. A row with an empty class (or -1) says nothing. Whatever does no
 import csv
 import posixpath
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
@@ -43,6 +44,12 @@ def read_label_table(path: Path) -> list[LabelRow]:
         if len(row) <= max(name_column, label_column):
             raise InputError(f"{path}, line {line}: has {len(row)} columns, the header {len(header)}; complete the row")
         name, label = str(row[name_column]).strip(), plain_label(row[label_column])
+        for cell in (name, label):
+            start, is_broken, _ = cell.replace("\r", "\n").partition("\n")
+            if is_broken:
+                raise InputError(
+                    f"{path}, line {line}: {start!r} goes on in the next line; close its quote, or take the break out"
+                )
         if label and not name:
             raise InputError(f"{path}, line {line}: names no image for the label {label!r}")
         if label:
@@ -92,7 +99,7 @@ def match_rows(
         first_line.setdefault(image, row.line)
     if missing:
         _raise_missing(missing, found, table, root, dict(skipped))
-    _require_distinct_by_case(labels.values(), table)
+    require_distinct_by_case(labels.values(), str(table))
     return labels
 
 
@@ -100,6 +107,15 @@ def sorted_classes(labels: Iterable[str]) -> tuple[str, ...]:
     """Class names in order: by number where all are numbers, else by text."""
     names = set(labels)
     return tuple(sorted(names, key=int) if all(name.isdecimal() for name in names) else sorted(names))
+
+
+def require_distinct_by_case(labels: Iterable[str], source: str, kind: str = "classes") -> None:
+    """An error where two names, of which `source` is the place, differ by case alone."""
+    spelled: dict[str, str] = {}
+    for label in sorted(set(labels)):
+        other = spelled.setdefault(label.casefold(), label)
+        if other != label:
+            raise InputError(f"{source}: the {kind} {other!r} and {label!r} differ by case alone; use one spelling")
 
 
 class _Names:
@@ -160,14 +176,6 @@ def _raise_missing(
     raise InputError(f"{table}, line {row.line}: {row.name!r} is no image of {root}{others}; {hint}")
 
 
-def _require_distinct_by_case(labels: Iterable[str], table: Path) -> None:
-    spelled: dict[str, str] = {}
-    for label in sorted(set(labels)):
-        other = spelled.setdefault(label.casefold(), label)
-        if other != label:
-            raise InputError(f"{table}: the classes {other!r} and {label!r} differ by case alone; use one spelling")
-
-
 def _columns(path: Path, header: Sequence[str]) -> tuple[int, int]:
     """Where the image's name and its class are: by the columns' names; of two columns, one known name tells both."""
     plain = [str(name).strip().lower().replace(" ", "_").replace("-", "_") for name in header]
@@ -191,15 +199,28 @@ def _columns(path: Path, header: Sequence[str]) -> tuple[int, int]:
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    rows: list[tuple[int, list[str]]] = []
+    line = 1  # where a row starts: one with a quote left open may go on to the end of the file
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             first = file.readline()
             file.seek(0)
-            reader = csv.reader(file, delimiter=max(DELIMITERS, key=first.count))
-            header = next(reader, [])
-            return header, [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            # A blank line after the last is a row of no cells, unless a quote is still open there.
+            reader = csv.reader(chain(file, ["\n"]), delimiter=max(DELIMITERS, key=first.count))
+            for row in reader:
+                rows.append((line, row))
+                line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, line {line}: not a readable CSV in UTF-8 ({error}); look for a quote that nothing closes"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--labels {path}: not a readable CSV in UTF-8 ({error})") from error
+    line, last = rows.pop()
+    if last:
+        raise InputError(f"{path}, line {line}: opens a quote that nothing closes; close it, or take it out")
+    header = rows[0][1] if rows else []
+    return header, [(line, row) for line, row in rows[1:] if any(cell.strip() for cell in row)]
 
 
 def _read_parquet(path: Path) -> tuple[list[str], list[tuple[int, list[Any]]]]:

@@ -5,7 +5,7 @@ of its arrays:
 - a benchmark, `train_x` and `train_y`: the labels are the truth, hidden until a split reveals some (-1: unknown);
 - one's own images, `images` and `labels`: the labels are given to the run, -1 marks the images to label.
 Both may add `test_x` with `test_y`, `class_names` and `ids`. `images` may come without `labels`, and as an .npy alone,
-with a table of labels by id or row. Nothing is ever unpickled.
+with a table of labels by id or row; without one they are an UnlabeledArray. Nothing is ever unpickled.
 """
 
 from pathlib import Path
@@ -26,6 +26,15 @@ from dpssl.errors import UNREADABLE_NPZ, InputError
 
 MOST_CLASSES = 100_000  # a mistyped label would otherwise make that many classes
 SUPPORTED = f"digits, {', '.join(PUBLISHED)}, a folder or .tar of images, an .npz of arrays, or an .npy of images"
+
+
+class UnlabeledArray(InputError):
+    """An array of images without labels: a run refuses it; `images` is for who describes them all the same."""
+
+    def __init__(self, message: str, images: Images, ids: Ids | None = None) -> None:
+        super().__init__(message)
+        self.images = images
+        self.ids = numbered_ids("image", len(images)) if ids is None else ids
 
 
 def is_built_in(data: str) -> bool:
@@ -89,13 +98,15 @@ def _load_published(name: str) -> Dataset:
 
 def _load_npy(path: Path, labels: str) -> Dataset:
     """Images alone, mapped into memory; the labels are in a table."""
-    if not labels:
-        raise InputError(f"--data {path}: holds images without labels; give --labels FILE, by row number from 0")
     try:
         array = np.load(path, mmap_mode="c", allow_pickle=False)
     except UNREADABLE_NPZ as error:
         raise InputError(f"{path}: not a readable .npy of plain numbers ({error})") from error
-    return _label_by_table(path, _images_of(path, path.name, array), labels)
+    images = _images_of(path, path.name, array)
+    if not labels:
+        message = f"--data {path}: holds images without labels; give --labels FILE, by row number from 0"
+        raise UnlabeledArray(message, images)
+    return _label_by_table(path, images, labels)
 
 
 def _label_by_table(
@@ -149,10 +160,7 @@ def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = (), table: s
         truth = given = _labels_of(path, "labels", arrays["labels"], len(images))
         prefix = "image"
     else:
-        raise InputError(
-            f"{path}: has the arrays {sorted(arrays)}; expected train_x and train_y (a benchmark set) "
-            f"or images and labels ({UNLABELED} for unlabelled)"
-        )
+        raise _without_labels(path, arrays)
     if ("test_x" in arrays) != ("test_y" in arrays):
         raise InputError(f"{path}: test_x and test_y come together; add the missing one or leave both out")
     test_images, test_truth = images[:0], np.empty(0, dtype=np.int64)
@@ -174,6 +182,26 @@ def _load_npz(path: Path, name: str, class_names: tuple[str, ...] = (), table: s
         test_images=test_images,
         test_ids=numbered_ids("test", len(test_images)),
         test_truth=test_truth,
+    )
+
+
+def _without_labels(path: Path, arrays: dict[str, NDArray[Any]]) -> InputError:
+    """What to say of an .npz that has images and no labels, or no images by a name that is known."""
+    key = next((key for key in ("images", "train_x") if key in arrays), "")
+    if not key:
+        return InputError(
+            f"{path}: has the arrays {sorted(arrays)}; expected train_x and train_y (a benchmark set) "
+            f"or images and labels ({UNLABELED} for unlabelled), or images alone and --labels FILE"
+        )
+    ids = _texts_of(path, "ids", arrays["ids"]) if "ids" in arrays else None
+    advice = (
+        f"give --labels FILE, {'by row number from 0' if ids is None else 'by id'}, or add the array labels "
+        f"({UNLABELED} for unlabelled)"
+        if key == "images"
+        else "add train_y, or rename train_x to images and give --labels FILE"
+    )
+    return UnlabeledArray(
+        f"--data {path}: holds {key} without labels; {advice}", _images_of(path, key, arrays[key]), ids
     )
 
 

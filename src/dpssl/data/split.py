@@ -20,6 +20,7 @@ from dpssl.data.table import Dataset, Ids, Labels
 from dpssl.errors import InputError
 
 Positions = NDArray[np.int64]
+LEAVE_SOME = "leave some of them unlabelled"  # where a person gave them all
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,11 @@ def make_split(
     if len(dataset.test_images) == 0:
         dataset = _hold_out(dataset, _draw_test(dataset, test_fraction, test_draws))
     given = dataset.given_labels
+    remedy = LEAVE_SOME if labeled_ids is None else "name fewer in --labeled-ids"
     if not (given != UNLABELED).any():
         given = reveal_number(dataset, n_labels, labels_per_class, fold, label_draws)
-    return with_labels(dataset, given)
+        remedy = "lower --labels-per-class" if labels_per_class else "lower --n-labels"
+    return with_labels(dataset, given, remedy=remedy)
 
 
 def every_known_label(dataset: Dataset, split: Split) -> Labels:
@@ -133,8 +136,10 @@ def split_from_json(dataset: Dataset, document: Mapping[str, Any]) -> tuple[Data
     return with_labels(dataset, given, _positions(dataset.ids, left_out))
 
 
-def with_labels(dataset: Dataset, given: Labels, left_out: Positions | None = None) -> tuple[Dataset, Split]:
-    """The dataset and split in which `given` (n,) are the labels that a run may see."""
+def with_labels(
+    dataset: Dataset, given: Labels, left_out: Positions | None = None, remedy: str = LEAVE_SOME
+) -> tuple[Dataset, Split]:
+    """The dataset and split in which `given` (n,) are the labels that a run may see; `remedy` is for where all are."""
     left_out = np.empty(0, np.int64) if left_out is None else left_out
     dataset = replace(dataset, given_labels=given)
     counts = np.bincount(given[given != UNLABELED], minlength=dataset.n_classes)
@@ -144,9 +149,7 @@ def with_labels(dataset: Dataset, given: Labels, left_out: Positions | None = No
             f"{dataset.name}: class {missing!r} is a class without a labelled example; label at least one image of it"
         )
     if (given != UNLABELED).all():
-        raise InputError(
-            f"{dataset.name}: no unlabelled images, all {len(given)} have labels; lower --n-labels or add images"
-        )
+        raise InputError(f"{dataset.name}: no unlabelled images, all {len(given)} have labels; {remedy} or add images")
     split = Split(
         labeled=np.flatnonzero(given != UNLABELED),
         unlabeled=np.setdiff1d(np.flatnonzero(given == UNLABELED), left_out),
@@ -158,19 +161,24 @@ def with_labels(dataset: Dataset, given: Labels, left_out: Positions | None = No
 
 
 def _draw_test(dataset: Dataset, test_fraction: float, draws: np.random.Generator) -> Positions:
-    """A share of each class, rounded so that the whole is the share of all, rounded up (scikit-learn's rule)."""
+    """A share of each class, rounded so that the whole is the share of all, rounded up (scikit-learn's rule).
+
+    A class keeps its last image: another with more of them gives one instead.
+    """
     eligible = (dataset.truth != UNLABELED) & (dataset.given_labels == UNLABELED)
     counts = np.bincount(dataset.truth[eligible], minlength=dataset.n_classes)  # (C,)
     quota = counts * test_fraction
     n_test = np.floor(quota).astype(np.int64)
     largest_remainders = np.argsort(n_test - quota, kind="stable")
-    n_test[largest_remainders[: ceil(counts.sum() * test_fraction) - n_test.sum()]] += 1
-    emptied = np.flatnonzero((n_test == counts) & (counts > 0))
-    if emptied.size:
-        raise InputError(
-            f"--test-fraction {test_fraction}: would hold out all {counts[emptied[0]]} images of class "
-            f"{dataset.class_names[emptied[0]]!r}; lower it"
-        )
+    while (n_missing := ceil(counts.sum() * test_fraction) - n_test.sum()) > 0:
+        can_give = largest_remainders[(n_test < counts - 1)[largest_remainders]]
+        if not can_give.size:
+            emptied = next(label for label in largest_remainders if counts[label])
+            raise InputError(
+                f"--test-fraction {test_fraction}: would hold out all {counts[emptied]} images of class "
+                f"{dataset.class_names[emptied]!r}; {'lower it' if counts.max() > 1 else 'add images of it'}"
+            )
+        n_test[can_give[:n_missing]] += 1
     return np.sort(
         np.concatenate(
             [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpssl.data.collection import Collection, read_collection
+from dpssl.data.collection import Collection, UnlabeledFiles, read_collection
 from dpssl.data.image_files import read_image
 from dpssl.errors import InputError
 
@@ -47,8 +47,37 @@ def test_a_table_beside_a_test_folder(photos: Photos, tmp_path: Path) -> None:
         ["1.png", "2.png", "3.png"],
         ["test/cat/4.png", "test/dog/5.png"],
     )
-    photos("test/horse/6.png", first=9)  # no class of the table: then test/ is a folder like any other
-    assert read_collection(root, table).n_test == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("test/dgo/6.png", "test/ has the folder 'dgo', but the classes are cat, dog; rename the folder, or move it"),
+        ("test/Dog/6.png", "test/ has the folder 'Dog', but the classes are cat, dog"),
+        ("test/unlabeled/6.png", "test/ has the folder 'unlabeled', but the classes are cat, dog"),
+        ("test/6.png", "test/ has '6.png' in no class folder"),
+    ],
+)
+@pytest.mark.parametrize("with_table", [True, False])
+def test_a_test_folder_that_is_no_class(
+    more: str, message: str, with_table: bool, photos: Photos, tmp_path: Path
+) -> None:
+    table = write(tmp_path / "l.csv", "path,label", "cat/1.png,cat", "dog/2.png,dog")
+    root = photos("cat/1.png", "dog/2.png", "unlabeled/3.png", "test/cat/4.png", more)
+    if more == "test/Dog/6.png" and not with_table:
+        message = "the class folders 'Dog' and 'dog' differ by case alone"
+    with pytest.raises(InputError, match=message):
+        read_collection(root, table if with_table else "")
+
+
+@pytest.mark.parametrize("more", ["test/6.png", "test/horse/6.png"])
+def test_a_test_folder_without_classes_is_like_any_other_beside_a_table(
+    more: str, photos: Photos, tmp_path: Path
+) -> None:
+    table = write(tmp_path / "l.csv", "path,label", "1.png,cat", "2.png,dog")
+    found = read_collection(photos("1.png", "2.png", more), table)
+    assert (found.n_test, len(found.images)) == (0, 3)
+    assert "those of test/ among the images to label" in found.layout
 
 
 def test_class_folders_with_unlabelled_images(photos: Photos) -> None:
@@ -75,6 +104,53 @@ def test_other_places_for_unlabelled_images(beside: str, photos: Photos) -> None
     assert beside not in found.labels
 
 
+@pytest.mark.parametrize("unlabeled", ["Unlabeled", "UNLABELED", "Unlabelled", "unlabeled"])
+def test_known_folders_in_any_case(unlabeled: str, photos: Photos) -> None:
+    found = read_collection(photos("cat/1.png", "dog/2.png", f"{unlabeled}/3.png", "Test/cat/4.png"))
+    assert found.class_names == ("cat", "dog")
+    assert f"{unlabeled}/3.png" not in found.labels
+    assert ids(found.test_images) == ["Test/cat/4.png"]
+
+
+def test_train_and_test_in_any_case(photos: Photos, tmp_path: Path) -> None:
+    root = photos("Train/cat/1.png", "Train/dog/2.png", "Train/Unlabeled/3.png", "TEST/dog/4.png")
+    labels = {"Train/cat/1.png": "cat", "Train/dog/2.png": "dog", "TEST/dog/4.png": "dog"}
+    found = read_collection(root)
+    assert (found.labels, ids(found.test_images)) == (labels, ["TEST/dog/4.png"])
+    table = write(tmp_path / "l.csv", "path,label", "1.png,cat", "2.png,dog")
+    assert ids(read_collection(root, table).test_images) == ["TEST/dog/4.png"]
+
+
+def test_a_class_called_train(photos: Photos) -> None:
+    found = read_collection(photos("bus/1.png", "car/2.png", "train/3.png", "unlabeled/4.png", "test/train/5.png"))
+    assert found.class_names == ("bus", "car", "train")
+    assert ids(found.test_images) == ["test/train/5.png"]
+    assert "unlabeled/4.png" not in found.labels
+
+
+def test_a_folder_beside_train_is_said_to_be_labelled(photos: Photos) -> None:
+    found = read_collection(photos("train/cat/1.png", "train/dog/2.png", "more/3.png", "Unlabeled/4.png"))
+    assert found.labels == {"train/cat/1.png": "cat", "train/dog/2.png": "dog"}
+    assert found.layout == "a folder a class in train/, the images of more/ to be labelled"
+
+
+@pytest.mark.parametrize("val", ["val", "Valid", "validation"])
+@pytest.mark.parametrize("train", ["train/", ""])
+def test_a_folder_of_validation_images_has_no_use(val: str, train: str, photos: Photos) -> None:
+    root = photos(f"{train}cat/1.png", f"{train}dog/2.png", f"{val}/cat/3.png", f"{val}/dog/4.png")
+    with pytest.raises(InputError, match=f"it is not clear what {val}/ is for; call it test/"):
+        read_collection(root)
+
+
+@pytest.mark.parametrize(
+    "names", [("train/1.png", "val/2.png"), ("train/1.png", "test/2.png"), ("1.png", "test/a/2.png", "test/b/3.png")]
+)
+def test_splits_without_classes_are_images_without_labels(names: tuple[str, ...], photos: Photos) -> None:
+    with pytest.raises(UnlabeledFiles, match="images, but no labels") as caught:
+        read_collection(photos(*names))
+    assert len(caught.value.collection.images) == len(names)
+
+
 def test_a_hugging_face_folder(photos: Photos) -> None:
     root = photos("1.png", "data/2.png", "3.png")
     write(root / "metadata.csv", "file_name,label", "1.png,cat", "data/2.png,dog", "3.png,")
@@ -92,6 +168,17 @@ def test_a_hugging_face_folder_with_splits(photos: Photos) -> None:
         {"train/1.png": "cat", "train/2.png": "dog", "test/1.png": "dog"},
         False,
     )
+    (root / "train").rename(root / "Train")
+    (root / "test").rename(root / "Test")
+    assert ids(read_collection(root).test_images) == ["Test/1.png"]
+
+
+def test_a_hugging_face_folder_with_validation_images(photos: Photos) -> None:
+    root = photos("train/1.png", "train/2.png", "val/1.png")
+    write(root / "train" / "metadata.csv", "file_name,label", "1.png,cat", "2.png,dog")
+    write(root / "val" / "metadata.csv", "file_name,label", "1.png,dog")
+    with pytest.raises(InputError, match="it is not clear what val/ is for"):
+        read_collection(root)
 
 
 @pytest.mark.parametrize(

@@ -73,14 +73,15 @@ def test_a_cmyk_jpeg(picture: Image.Image, as_file: Callable[..., bytes], expect
     assert np.abs(decoded(as_file(picture.convert("CMYK"), "JPEG", quality=98, subsampling=0)) - expected).mean() < 4
 
 
+def chunk(kind: bytes, body: bytes) -> bytes:
+    """Of a PNG."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
 def test_16_bit_colour(picture: Image.Image, expected: np.ndarray) -> None:
     """Pillow writes none, so here is a PNG by hand."""
     levels = np.asarray(picture).astype(">u2") * 257
     rows = b"".join(b"\0" + row.tobytes() for row in levels)
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
     header = struct.pack(">IIBBBBB", picture.width, picture.height, 16, 2, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     np.testing.assert_array_equal(decoded(content), expected)
@@ -119,6 +120,52 @@ def test_black_and_white(as_file: Callable[..., bytes]) -> None:
     assert np.unique(decoded(as_file(image, "PNG"), channels=1)).tolist() == [0, 255]
 
 
+def with_palette(picture: Image.Image, *colours: tuple[int, int, int]) -> Image.Image:
+    """The quarters of the picture in the first four of the colours."""
+    levels = np.asarray(picture.convert("L"))
+    image = Image.fromarray(np.searchsorted(np.unique(levels), levels).astype(np.uint8))
+    image.putpalette([level for colour in colours for level in colour])
+    return image
+
+
+GREYS = tuple((level, level, level) for level in (200, 10, 90, 255, 3))
+
+
+@pytest.mark.parametrize("format", ["GIF", "PNG", "BMP", "TIFF"])
+def test_a_grey_palette_is_grey(format: str, picture: Image.Image, as_file: Callable[..., bytes]) -> None:
+    image = with_palette(picture, *GREYS)
+    content = as_file(image, format)
+    header = read_header(io.BytesIO(content))
+    assert (header.mode, header.is_grey) == ("P", True)
+    found = decoded(content, channels=1)
+    np.testing.assert_array_equal(found, decoded(as_file(image.convert("L"), "PNG"), channels=1))
+    np.testing.assert_array_equal(decoded(content), np.repeat(found, 3, axis=2))
+
+
+@pytest.mark.parametrize("format", ["GIF", "PNG", "BMP", "TIFF"])
+@pytest.mark.parametrize("colour", [(201, 200, 200), (200, 201, 200), (200, 200, 201)])
+def test_one_colour_in_a_palette_makes_a_colour_image(
+    format: str, colour: tuple[int, int, int], picture: Image.Image, as_file: Callable[..., bytes]
+) -> None:
+    content = as_file(with_palette(picture, *GREYS[:3], colour), format)
+    assert not read_header(io.BytesIO(content)).is_grey
+    with pytest.raises(ColourMet):
+        decode_image(content, SIDE, 1)
+
+
+@pytest.mark.parametrize("format", ["GIF", "PNG"])
+def test_a_grey_palette_with_a_transparent_level(
+    format: str, picture: Image.Image, as_file: Callable[..., bytes]
+) -> None:
+    found = decoded(as_file(with_palette(picture, *GREYS), format, transparency=1), channels=1)
+    assert sorted({found[0, 0, 0], found[0, -1, 0], found[-1, 0, 0], found[-1, -1, 0]}) == [90, 200, BACKGROUND]
+
+
+def test_a_header_is_read_without_the_pixels(picture: Image.Image, as_file: Callable[..., bytes]) -> None:
+    content = as_file(with_palette(picture, *GREYS), "PNG")
+    assert read_header(io.BytesIO(content[: content.index(b"IDAT") + 4])).is_grey
+
+
 def test_colour_is_not_taken_for_grey(picture: Image.Image, as_file: Callable[..., bytes]) -> None:
     with pytest.raises(ColourMet):
         decode_image(as_file(picture, "PNG"), SIDE, 1)
@@ -144,6 +191,17 @@ def test_exif_sets_the_picture_upright(
     with Image.open(io.BytesIO(content)) as image:
         upright = ImageOps.exif_transpose(image).convert("RGB")
     assert np.abs(decoded(content) - decoded(as_file(upright, "PNG"))).mean() < 4
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_behind_the_pixels_of_a_png(orientation: int, picture: Image.Image, as_file: Callable[..., bytes]) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    before = as_file(picture, "PNG", exif=exif)
+    end = chunk(b"IEND", b"")
+    behind = as_file(picture, "PNG").removesuffix(end) + chunk(b"eXIf", exif.tobytes().removeprefix(b"Exif\0\0")) + end
+    assert behind.index(b"eXIf") > behind.index(b"IDAT")
+    np.testing.assert_array_equal(decoded(behind), decoded(before))
 
 
 def test_damaged_exif_does_not_lose_the_picture(picture: Image.Image, as_file: Callable[..., bytes]) -> None:

@@ -58,6 +58,24 @@ def test_loops_of_links_end(photos: Photos, follow_links: bool, tmp_path: Path) 
     assert [name for name, _ in found.skipped] == ["self.png"]
 
 
+@pytest.mark.parametrize("depth", ["..", "../.."])
+def test_a_link_to_a_folder_above_finds_each_image_once(photos: Photos, depth: str) -> None:
+    photos("beside.png", folder="set")
+    root = photos("1.png", "deep/2.png", folder="set/photos")
+    (root / "up").symlink_to(depth)
+    above = "up/" if depth == ".." else "up/set/"
+    assert ids(root, follow_links=True) == ["1.png", "deep/2.png", f"{above}beside.png"]
+    assert ids(root) == ["1.png", "deep/2.png"]
+
+
+def test_two_links_to_one_folder_and_to_the_one_around_it(photos: Photos) -> None:
+    outside = photos("inner/1.png", "2.png", folder="outside")
+    root = photos("3.png")
+    (root / "a").symlink_to(outside / "inner")
+    (root / "b").symlink_to(outside)
+    assert ids(root, follow_links=True) == ["3.png", "a/1.png", "b/2.png"]
+
+
 def test_links_to_nothing_are_skipped(photos: Photos) -> None:
     root = photos("1.png")
     (root / "gone.png").symlink_to(root / "nowhere.png")

@@ -75,6 +75,34 @@ def test_rows_that_do_not_fit(lines: tuple[str, ...], message: str, labels) -> N
         labels(*lines)
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (('a/1.jpg,"cat', "a/2.jpg,dog", "b/1.jpg,dog"), r"labels\.csv, line 3: opens a quote that nothing closes"),
+        (('"a/1.jpg,cat', "a/2.jpg,dog"), r"labels\.csv, line 3: opens a quote"),
+        (('a/1.jpg,"cat', 'a/2.jpg,"dog"', "b/1.jpg,dog"), r"labels\.csv, line 3: 'cat' goes on in the next line"),
+        (('"a/1.jpg,cat', '"a/2.jpg",dog'), r"labels\.csv, line 3: 'a/1\.jpg,cat' goes on"),
+        (('a/1.jpg,"cat', *["a/2.jpg,dog"] * 20_000), r"labels\.csv, line 3: .*a quote that nothing closes"),
+    ],
+)
+def test_a_quote_left_open_is_named_by_its_line(lines: tuple[str, ...], message: str, labels) -> None:
+    with pytest.raises(InputError, match=message):
+        labels("path,label", "b/3.png,dog", *lines)
+
+
+def test_a_quote_left_open_in_a_last_line_without_end(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text('path,label\na/1.jpg,"cat', encoding="utf-8")
+    with pytest.raises(InputError, match=r"line 2: opens a quote"):
+        read_label_table(tmp_path / "labels.csv")
+
+
+def test_other_columns_may_hold_line_breaks(labels) -> None:
+    lines = ("path,label,remark", 'a/1.jpg,cat,"a long', 'remark"', "a/2.jpg,dog,")
+    assert labels(*lines) == {"a/1.jpg": "cat", "a/2.jpg": "dog"}
+    with pytest.raises(InputError, match=r"line 5: 'a/9.jpg' is no image"):
+        labels(*lines, "a/9.jpg,dog,")
+
+
 def test_a_row_for_a_skipped_file_says_why(labels) -> None:
     with pytest.raises(InputError, match=r"line 2: 'out.png' is a link that leads out"):
         labels("path,label", "out.png,cat", skipped=(("out.png", "is a link that leads out of the folder"),))

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from dpssl.config import DataConfig
-from dpssl.data.check import describe_collection
 from dpssl.data.copies import find_copies
 from dpssl.data.readers import load_dataset
 from dpssl.data.split import make_split
@@ -21,10 +19,6 @@ NAMES = [f"{kind}/{number:02d}.png" for kind in ("cat", "dog", "unlabeled") for 
 
 def read(root: Path, labels: str = "", **settings: object) -> object:
     return load_dataset(str(root), labels, DataConfig(**settings), n_workers=1)
-
-
-def lines(root: Path, **settings: object) -> str:
-    return "\n".join(describe_collection(DataConfig(data=str(root), **settings), seed=1))
 
 
 def break_file(root: Path, *names: str) -> None:
@@ -126,45 +120,3 @@ def test_finding_copies() -> None:
     digests = np.array([[1] * 16, [2] * 16, [1] * 16, [3] * 16, [2] * 8 + [9] * 8, [1] * 16], dtype=np.uint8)
     assert find_copies(list("abcdef"), digests) == [["a", "c", "f"]]
     assert find_copies([], digests[:0]) == []
-
-
-# dpssl data check
-
-
-def test_the_check_describes_files_labels_and_the_run(photos: Photos, tmp_path: Path) -> None:
-    root = photos(*NAMES, "test/cat/1.png")
-    shutil.copy(root / "cat/00.png", root / "unlabeled/copy.png")
-    shutil.copy(root / "cat/00.png", root / "test/cat/copy.png")
-    Image.new("L", (40, 30)).save(root / "unlabeled" / "grey.jpg")
-    break_file(root, "cat/03.png")
-    report = lines(root)
-    for expected in [
-        "a folder a class",
-        "files          64, 1 of them damaged (1.6%)",
-        "sizes          12x12 (62), 40x30 (1)",
-        "modes          RGB (62), L (1)",
-        "formats        PNG (62), JPEG (1)",
-        "exact copies   1 groups, such as cat/00.png = test/cat/copy.png = unlabeled/copy.png",
-        "across test  1 groups",
-        "and labelled 1 groups",
-        "damaged        cat/03.png: is empty",
-        "images         61 of 12x12, colour",
-        "test images    2",
-        "classes        2: cat, dog",
-        "labels         39, 19 to 20 a class: cat 19, dog 20",
-        "dpssl run would label 22 images of 12x12 in colour from 39 labels of 2 classes, test on 2, and start from",
-    ]:
-        assert expected in report
-
-
-def test_the_check_ends_as_the_run_would(photos: Photos) -> None:
-    root = photos(*NAMES)
-    break_file(root, *NAMES[4:8])
-    said: list[str] = []
-    with pytest.raises(InputError, match="4 of 60 image files are damaged"):
-        said.extend(describe_collection(DataConfig(data=str(root)), seed=1))
-    assert sum("damaged        cat/" in line for line in said) == 4
-
-
-def test_the_check_of_a_named_set() -> None:
-    assert "1,797 of 8x8, grey" in lines(Path("digits"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpssl.config import DataConfig
-from dpssl.data.readers import load_dataset
+from dpssl.data.readers import UnlabeledArray, load_dataset
 from dpssl.errors import InputError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
@@ -117,6 +117,23 @@ def test_unusable_arrays_are_named(changes: dict[str, np.ndarray], message: str,
 def test_missing_arrays_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has the arrays \['pictures'\]; expected train_x and train_y"):
         load_dataset(save(tmp_path / "other.npz", pictures=IMAGES))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"images": IMAGES}, "holds images without labels; give --labels FILE, by row number from 0, or add"),
+        ({"images": IMAGES, "ids": np.arange(6)}, "holds images without labels; give --labels FILE, by id"),
+        ({"train_x": IMAGES}, "holds train_x without labels; add train_y, or rename .* and give --labels FILE"),
+    ],
+)
+def test_arrays_without_labels_may_be_labelled_by_a_table(
+    arrays: dict[str, np.ndarray], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnlabeledArray, match=message) as caught:
+        load_dataset(save(tmp_path / "own.npz", **arrays))
+    assert np.array_equal(caught.value.images, IMAGES)
+    assert len(caught.value.ids) == len(IMAGES)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 cut short"])

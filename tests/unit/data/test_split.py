@@ -104,6 +104,21 @@ def test_given_labels_are_used_and_never_held_out() -> None:
     assert len(dataset.test_images) == 0  # nothing could be measured on images of unknown truth
 
 
+@pytest.mark.parametrize("fraction", [0.05, 0.1, 0.2, 0.5, 0.9])
+def test_a_class_keeps_its_last_image_where_others_can_give_one(fraction: float) -> None:
+    truth = [0] * 20 + [1] * 20 + [2]
+    dataset, split = make_split(a_dataset(truth), n_labels=3, seed=0, test_fraction=fraction)
+    assert len(dataset.test_ids) == int(np.ceil(41 * fraction))
+    assert 2 not in dataset.test_truth
+    assert 2 in dataset.truth[split.labeled]
+
+
+def test_many_classes_of_one_image_leave_the_test_set_to_the_others() -> None:
+    truth = [0] * 20 + list(range(1, 9))
+    dataset, _ = make_split(a_dataset(truth), n_labels=9, seed=0)
+    assert dataset.test_truth.tolist() == [0] * 6
+
+
 def test_an_existing_test_set_stays() -> None:
     dataset, split = make_split(a_dataset([0, 1] * 5, n_test=3), n_labels=2, seed=0)
     assert len(dataset.images) == 10
@@ -126,9 +141,20 @@ def test_images_of_unknown_truth_are_neither_test_nor_labelled() -> None:
         (a_dataset([0, 1, 2] * 5), {"n_labels": -4}, r"--n-labels -4"),
         (a_dataset([0] * 20 + [1] * 3), {"n_labels": 8}, r"asks for 4 labels of class 'class-1', which has 2 images"),
         (a_dataset([0, 1] * 5, n_classes=3), {"n_labels": 3}, r"asks for 1 labels of class 'class-2', which has 0"),
-        (a_dataset([0, 1] * 5), {"n_labels": 8}, r"no unlabelled images, all 8"),
+        (a_dataset([0, 1] * 5), {"n_labels": 8}, r"no unlabelled images, all 8 .*; lower --n-labels or add"),
+        (
+            a_dataset([0, 1] * 5),
+            {"labels_per_class": 4},
+            r"no unlabelled images, all 8 .*; lower --labels-per-class or",
+        ),
+        (
+            a_dataset([0, 1], n_test=1),
+            {"labeled_ids": ["id-0", "id-1"]},
+            r"no unlabelled images, all 2 .*; name fewer in --labeled-ids or add",
+        ),
         (a_dataset([0, 1, -1], [0, 1, -1], n_classes=3), {}, r"class 'class-2' is a class without a labelled example"),
-        (a_dataset([0, 1], [0, 1]), {}, r"no unlabelled images, all 2"),
+        (a_dataset([0, 1], [0, 1]), {}, r"no unlabelled images, all 2 .*; leave some of them unlabelled or add images"),
+        (a_dataset([0, 1]), {"test_fraction": 0.1}, r"would hold out all 1 .*'class-0'; add images of it"),
         (a_dataset([0, 1] * 5), {"test_fraction": 0.0}, r"--test-fraction 0\.0"),
         (a_dataset([0, 1] * 5), {"test_fraction": 1.0}, r"--test-fraction 1\.0"),
         (a_dataset([0, 1] * 5), {"test_fraction": float("nan")}, r"--test-fraction nan"),
@@ -136,7 +162,7 @@ def test_images_of_unknown_truth_are_neither_test_nor_labelled() -> None:
         (a_dataset([0, 1] * 5), {"seed": -1}, r"--seed -1"),
     ],
 )
-def test_impossible_splits_say_why(dataset: Dataset, arguments: dict[str, float], message: str) -> None:
+def test_impossible_splits_say_why(dataset: Dataset, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_split(dataset, **({"n_labels": 2, "seed": 0} | arguments))  # type: ignore[arg-type]
 
@@ -251,6 +277,8 @@ def test_ids_are_read_one_a_line(tmp_path: Path) -> None:
     path = tmp_path / "ids.txt"
     path.write_text("cat one.png\n\n  dog.png \r\nä\n", encoding="utf-8")
     assert read_ids(str(path)) == ["cat one.png", "dog.png", "ä"]
+    path.write_text("cat/0.png\ncat/1.png\n", encoding="utf-8-sig")
+    assert read_ids(str(path)) == ["cat/0.png", "cat/1.png"]
     for content, message in ((b"\n\n", "names no id"), (b"a\nb\na\n", "'a' stands there twice"), (b"\xff", "be read")):
         path.write_bytes(content)
         with pytest.raises(InputError, match=rf"--labeled-ids .*ids\.txt: .*{message}"):
