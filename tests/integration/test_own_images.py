@@ -85,6 +85,13 @@ def test_a_folder_and_a_table_are_one_command(run_photos: Any, warm_cli: Any, ph
     assert "Decoding" not in resumed.stderr
 
 
+def test_a_number_of_labels_has_no_effect_on_given_ones_and_that_is_said(run_photos: Any, tmp_path: Path) -> None:
+    done = run_photos("--n-labels", 3, "--out", "run")
+    assert done.returncode == 0, done.stderr
+    assert f"note: the {N_LABELED} labels you gave are used" in done.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["n_labeled"] == N_LABELED
+
+
 def test_a_kill_while_decoding_costs_what_was_not_written(
     run_photos: Any, warm_cli: Any, photos: Path, tmp_path: Path
 ) -> None:

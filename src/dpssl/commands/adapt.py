@@ -40,6 +40,9 @@ def adapted(
     given = given_names(chosen)
 
     def adapt(config: Config, dataset: "Dataset", split: "Split") -> Config:
+        asked = config.data.labels_per_class * dataset.n_classes or config.data.n_labels
+        if {"n_labels", "labels_per_class"}.intersection(chosen["set"]) and len(split.labeled) != asked:
+            _say(f"note: the {len(split.labeled):,} labels you gave are used; a number of labels is for sets with all")
         side = max(dataset.images.shape[1:3])
         preset = None if chosen["preset"] else default_preset(config.data.data, side)
         if preset is not None and preset != config.data.data:
