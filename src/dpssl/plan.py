@@ -119,7 +119,7 @@ def images_of(config: Config, n_images: int) -> dict[str, float]:
     """Work of each step in images of a training step, with the passes over all images that end it, in order."""
     warm, lfs, end = config.warm_start, config.labeling, config.end_model
     passes = n_images * PASSES / BACKWARD / 2
-    first = lfs.batch_size * (lfs.steps * (1 + 2 * lfs.unlabeled_ratio) + (lfs.mcl_max_steps if lfs.mcl else 0))
+    first = lfs.batch_size * (lfs.steps * (1 + 2 * lfs.unlabeled_ratio) + lfs.mcl_max_steps)
     return {
         "warm": 2 * min(warm.warm_batch_size, n_images) * config.n_warm_steps,
         "lfs": first + passes,

@@ -117,7 +117,7 @@ def test_votes_stay_inside_the_specialised_sets(
 def test_without_mcl_nobody_abstains(digits: tuple[ImageBank, Tensor]) -> None:
     """The paper's Exp1: ρ = 1 and the abstain output masked."""
     network, witness = run(digits, mcl=False)
-    assert witness.of("mcl") == []
+    assert len(witness.of("mcl")) > 0  # on labelled images, as all others, so that the ablation changes one thing
     assert network.specialties.all()
     assert (cast_votes(network, digits[0]).votes >= 0).all()
     assert all(metrics["coverage"] == 1 for _, metrics, _ in witness.of("lfs"))

@@ -129,7 +129,7 @@ def train_lfs(
             config,
             watch,
         )
-        if settings.mcl and start is None and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
+        if start is None and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
             _run_multiple_choice(setup)
         _run_semi_supervised(setup)
         optimizer.use_average()
@@ -159,10 +159,10 @@ class _Setup:
 
 
 def _run_multiple_choice(setup: _Setup) -> None:
-    """Phase A: until L^MCL converges, then fix the specialised sets."""
+    """Phase A: until L^MCL converges, then fix the specialised sets. In Exp1 all LFs learn from all labelled images."""
     network, bank, config = setup.network, setup.bank, setup.config
     settings, generator = config.labeling, setup.generator
-    n_specialists = count_specialists(settings.n_lfs, settings.specialist_ratio)
+    n_specialists = count_specialists(settings.n_lfs, settings.specialist_ratio) if settings.mcl else settings.n_lfs
     objective = MultipleChoice(settings.n_lfs, network.n_classes, n_specialists, settings.mcl_weight)
     objective.to(bank.device)
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
@@ -180,7 +180,7 @@ def _run_multiple_choice(setup: _Setup) -> None:
     least_gain = settings.mcl_tolerance * guess
     stage = Stage(
         STAGE_MCL,
-        "Step 1 of 3, specialising",
+        "Step 1 of 3, specialising" if settings.mcl else "Step 1 of 3, labelled images",
         settings.mcl_max_steps,
         settings.mcl_window,
         learning_rate=lambda _: config.optim.learning_rate,
