@@ -41,8 +41,9 @@ def describe_collection(settings: DataConfig, seed: int, progress: bool = False)
     was_apart = len(dataset.test_ids) > 0
     dataset, _ = split_as_asked(dataset, settings, seed)
     if len(dataset.test_ids) and not was_apart:
-        labelled = set(dataset.ids[dataset.given_labels != UNLABELED].tolist())
         yield _row("held out", f"{len(dataset.test_ids):,} images to test on")
+    if len(dataset.test_ids) and not (are_files and was_apart):  # of files in test/ it was told with the files
+        labelled = set(dataset.ids[dataset.given_labels != UNLABELED].tolist())
         yield from _describe_crossing(copies, set(dataset.test_ids.tolist()), labelled)
     yield from _describe_run(settings, dataset)
 
@@ -79,9 +80,6 @@ def _check_arrays(settings: DataConfig) -> Findings:
     digests = np.concatenate([_digests(dataset.images), _digests(dataset.test_images)])
     copies = find_copies([*dataset.ids.tolist(), *dataset.test_ids.tolist()], digests)
     yield _row("exact copies", _describe_copies(copies))
-    if len(dataset.test_ids):
-        labelled = set(dataset.ids[dataset.truth != UNLABELED].tolist())
-        yield from _describe_crossing(copies, set(dataset.test_ids.tolist()), labelled)
     return dataset, copies
 
 
