@@ -78,7 +78,7 @@ def time_step_one(settings: dict[str, Any], side: int, n_steps: int, device: tor
     batch, ratio = config.labeling.batch_size, config.labeling.unlabeled_ratio
     n_learnt, n_images = batch * (1 + ratio), batch * (1 + 2 * ratio)
     read = torch.compile(network.read, dynamic=False)
-    forward = view_forward(network, read, n_learnt, config.labeling.joint_forward)
+    forward = view_forward(network.backbone, read, n_learnt, config.labeling.joint_forward)
     parts = {
         "augmentation": time_augmentation(config, bank, weak=batch * (1 + ratio), strong=batch * ratio),
         **time_network(config, network, forward, bank, n_images),

@@ -71,6 +71,8 @@ def _settings(parent: Run, refine_steps: int) -> Config:
             "end_steps": max(1, round(share * end_steps)),
             "learning_rate": lower * config.optim.learning_rate,
             "end_learning_rate": lower * config.end_model.end_learning_rate,
+            "heads_first": 0,  # they have learnt, and the first labels are no longer the only ones to trust
+            "surest_first": 0.0,
             "unlabeled_warmup": 0,
         },
     )

@@ -17,7 +17,7 @@ from dpssl.data.batches import ImageBank
 from dpssl.data.contrast_views import ViewDraw, apply_view, draw_view
 from dpssl.data.feed import Feed, Source
 from dpssl.data.share import Share
-from dpssl.nets.backbones import build_backbone, start_backbone
+from dpssl.nets.backbones import build_backbone, rescale_to, scale_free_norm, start_backbone
 from dpssl.nets.pooling import average_pool
 from dpssl.nets.shared_batch_norm import share_batch_statistics
 from dpssl.training import distributed
@@ -69,9 +69,7 @@ def of_all_processes(embeddings: Tensor, share: Share) -> Tensor:
     """
     if share.size == 1:
         return embeddings
-    told = embeddings.new_zeros(share.size, *embeddings.shape)
-    told[share.rank] = embeddings.detach()
-    distributed.add_up(told)
+    told = distributed.gathered(embeddings)
     rows = torch.cat([told[: share.rank], embeddings.unsqueeze(0), told[share.rank + 1 :]])  # (processes, 2b, d)
     return torch.cat([rows[:, : len(embeddings) // 2].flatten(0, 1), rows[:, len(embeddings) // 2 :].flatten(0, 1)])
 
@@ -81,6 +79,7 @@ def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch
     settings, device, share = config.warm_start, bank.device, distributed.share()
     with batch_that_fits("--warm-batch-size", settings.warm_batch_size):
         network = _start(config, bank)
+        drawn = scale_free_norm(network.backbone)
         share_batch_statistics(network, share, distributed.add_up)
         optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
         draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of the warm start"))
@@ -114,6 +113,8 @@ def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch
         )
         train_stage(stage, compute, TrainState(optimizer, {"network": network}, draws), watch, feed=feed)
         optimizer.use_average()
+        if config.backbone.rescale_start:
+            rescale_to(network.backbone, drawn)
         return {name: tensor.detach().clone() for name, tensor in network.backbone.state_dict().items()}
 
 

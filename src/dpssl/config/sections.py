@@ -142,6 +142,9 @@ class BackboneConfig(Section):
     backbone_weights: str = option(
         "", "file of weights the backbone starts from; of timm also `cache`: those of your cache"
     )
+    rescale_start: bool = option(
+        False, "give a Wide ResNet that begins with trained weights the norm of drawn ones; it computes the same"
+    )
     depth: int = option(28, "depth of the Wide ResNet: 2 * blocks * stages + stages + 1", least=1)
     width: int = option(2, "width factor of the Wide ResNet", least=1)
     strides: tuple[int, ...] = option((1, 2, 2), "stride of each stage", least=1)
@@ -222,6 +225,12 @@ class LabelingConfig(Section):
     curriculum_threshold: bool = option(
         False, "FlexMatch's thresholds in place of the fixed one: lower for what an LF is rarely sure of yet"
     )
+    surest_first: float = option(
+        0.0,
+        "with a consensus: share of the second phase over which pseudo-labels grow from its surest twentieth to all",
+        least=0,
+        most=1,
+    )
     fairness_weight: float = option(
         0.0, "with an adaptive threshold: weight of FreeMatch's fairness loss on the consensus", least=0
     )
@@ -252,6 +261,9 @@ class LabelingConfig(Section):
     mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase", least=0)
     labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase", least=0)
     unlabeled_weight: float = option(1.0, "weight of Eq. 6 in the second phase", least=0)
+    heads_first: int = option(
+        0, "steps at the start of the second phase that train heads on labels; till then the backbone rests", least=0
+    )
     unlabeled_warmup: int = option(
         0, "steps over which Eq. 6 rises to its weight; 0 = at once, as in the paper", least=0
     )
@@ -269,6 +281,8 @@ class LabelingConfig(Section):
             raise InputError(f"--sharpness-range {self.sharpness_range}: must be 0 or at least 1")
         if self.curriculum_threshold and self.adaptive_threshold:
             raise InputError("--curriculum-threshold true: not with --adaptive-threshold true; choose one of them")
+        if self.surest_first and self.pseudo_labels != "consensus":
+            raise InputError(f"--surest-first {self.surest_first}: only with --pseudo-labels consensus")
         if self.fairness_weight and not (self.adaptive_threshold and self.pseudo_labels == "consensus"):
             raise InputError(
                 f"--fairness-weight {self.fairness_weight}: only with --pseudo-labels consensus and "

@@ -22,6 +22,7 @@ from dpssl.training.curriculum import Curriculum
 from dpssl.training.distributed import average
 from dpssl.training.self_adaptive import SelfAdaptive
 from dpssl.training.step import LossAndMetrics
+from dpssl.training.surest import among_surest, share_learnt_from
 
 ADAPTIVE_DECAY = 0.999  # FreeMatch's
 
@@ -69,6 +70,7 @@ class SemiSupervised(nn.Module):
         learn = self._from_consensus if settings.pseudo_labels == "consensus" else self._from_own
         unsupervised, metrics = learn(torch.softmax(weak_logits.detach(), -1), weak_logits, strong_logits)
         loss = settings.labeled_weight * supervised + settings.unlabeled_weight * self._warmed_up() * unsupervised
+        self.steps_seen.add_(1)
         return loss, {"labeled_loss": supervised, "unlabeled_loss": unsupervised, **metrics}
 
     def _from_own(self, targets: Tensor, weak_logits: Tensor, strong_logits: Tensor) -> LossAndMetrics:
@@ -107,6 +109,9 @@ class SemiSupervised(nn.Module):
             sure = self.adaptive.trusts(joint)
         else:
             sure = confidence >= self._threshold(joint)
+        if settings.surest_first:
+            share = share_learnt_from(self.steps_seen - settings.heads_first, settings.surest_first * settings.steps)
+            sure = sure & among_surest(confidence, share)
         loss = consensus_loss(strong_logits, pseudo_labels, sure, specialties, settings.abstain_weight).mean()
         if settings.fairness_weight:
             strong = consensus(torch.softmax(strong_logits, -1), specialties)
@@ -125,16 +130,17 @@ class SemiSupervised(nn.Module):
         self.curriculum.adapt(probabilities)
         return self.curriculum.thresholds_of(probabilities)
 
-    @torch.no_grad()
-    def _warmed_up(self) -> Tensor | float:
-        """Share of Eq. 6 that counts: rises from 0 to 1 over the first `unlabeled_warmup` steps.
+    def backbone_learns(self) -> Tensor:
+        """1 once the heads have had their steps, 0 before."""
+        return (self.steps_seen >= self.settings.heads_first).to(self.steps_seen)
+
+    def _warmed_up(self) -> Tensor:
+        """Share of Eq. 6 that counts: 0 while the heads come first, then it rises over `unlabeled_warmup` steps.
 
         Phase A has trained no abstain output, so at first every LF is sure of its own classes everywhere.
         """
-        if self.settings.unlabeled_warmup == 0:
-            return 1.0
-        self.steps_seen.add_(1)
-        return (self.steps_seen / self.settings.unlabeled_warmup).clamp(max=1.0)
+        step = self.steps_seen + 1 - self.settings.heads_first
+        return (step / max(1, self.settings.unlabeled_warmup)).clamp(0.0, 1.0)
 
     @torch.no_grad()
     def _align(self, probabilities: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpssl.class_prior import alignment_prior
 from dpssl.config import Config, LabelingConfig
@@ -22,7 +22,7 @@ from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.specialties import has_converged, read_specialties
 from dpssl.nets.backbones import build_backbone, start_backbone
-from dpssl.nets.lf_heads import LFNetwork, initialize_heads
+from dpssl.nets.lf_heads import LFNetwork, initialize_heads, scale_gradient
 from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.shared_batch_norm import share_batch_statistics
 from dpssl.training import distributed
@@ -167,6 +167,7 @@ def _run_multiple_choice(setup: _Setup) -> None:
     objective.to(bank.device)
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
     feed = setup.feed(STAGE_MCL, setup.labeled_source())
+    network.gradient_scale = 0.0 if settings.heads_first else 1.0
     augment = Augmenter(config.augment, generator, share=feed.share)
 
     def compute() -> LossAndMetrics:
@@ -212,14 +213,14 @@ def _run_semi_supervised(setup: _Setup) -> None:
     compiled = compiles(device, config.optim.compile)
     augment = Augmenter(config.augment, generator, compiled, feed.share)
     read = torch.compile(network.read, dynamic=False) if compiled else network.read
-    forward = view_forward(network, read, n_labeled + n_unlabeled, runs_jointly(settings))
+    forward = view_forward(network.backbone, read, n_labeled + n_unlabeled, runs_jointly(settings))
 
     def compute() -> LossAndMetrics:
         positions, images = feed.batch()
         weak_views = augment.weak(images, feed.sizes)
         views = torch.cat([weak_views[:n_labeled], augment.strong(images[n_labeled:]), weak_views[n_labeled:]])
         with autocast(device, config.optim.precision):
-            logits = forward(bank.network_input(views))
+            logits = forward(bank.network_input(views), objective.backbone_learns() if settings.heads_first else None)
         masked = network.abstain_logits(logits)
         labeled_logits, strong, weak = torch.split(masked, [n_labeled, n_unlabeled, n_unlabeled])
         return objective.loss(labeled_logits, setup.given_labels[positions[:n_labeled]], weak, strong)
@@ -242,19 +243,23 @@ def runs_jointly(settings: LabelingConfig) -> bool:
 
 
 def view_forward(
-    network: LFNetwork, read: Callable[[Tensor], Tensor], n_learnt: int, joint: bool
-) -> Callable[[Tensor], Tensor]:
+    backbone: nn.Module, read: Callable[[Tensor], Tensor], n_learnt: int, joint: bool
+) -> Callable[[Tensor, Tensor | None], Tensor]:
     """The network over a batch whose first `n_learnt` images are learnt from; the rest only make pseudo-labels.
 
     In one joint pass, as FixMatch has it, all share the batch statistics. Apart, the rest have statistics of their own
-    and need no backward pass.
+    and need no backward pass. The second argument, where given, multiplies the backbone's gradient.
     """
-    if joint:
-        return lambda images: read(network.backbone(images))
 
-    def forward(images: Tensor) -> Tensor:
+    def learnt(images: Tensor, gradient: Tensor | None) -> Tensor:
+        features = backbone(images)
+        return read(features if gradient is None else scale_gradient(features, gradient))
+
+    def forward(images: Tensor, gradient: Tensor | None = None) -> Tensor:
+        if joint:
+            return learnt(images, gradient)
         with torch.no_grad():
-            rest = read(network.backbone(images[n_learnt:]))
-        return torch.cat([read(network.backbone(images[:n_learnt])), rest])
+            rest = read(backbone(images[n_learnt:]))
+        return torch.cat([learnt(images[:n_learnt], gradient), rest])
 
     return forward

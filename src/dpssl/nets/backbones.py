@@ -70,7 +70,10 @@ def start_backbone(backbone: nn.Module, shape: BackboneConfig, n_channels: int, 
     if not isinstance(backbone, TimmBackbone):
         initialize(backbone, generator)
         if shape.backbone_weights:
+            drawn = scale_free_norm(backbone)
             _load_weights(backbone, shape)
+            if shape.rescale_start:
+                rescale_to(backbone, drawn)
         return
     weights = _read_weights(shape, backbone.network) if shape.backbone_weights else None
     seed = int(torch.randint(2**31, (1,), generator=generator))
@@ -82,6 +85,23 @@ def start_backbone(backbone: nn.Module, shape: BackboneConfig, n_channels: int, 
             f"({str(problem).splitlines()[-1].strip()})"
         ) from problem
     backbone.network.load_state_dict(fresh.state_dict())
+
+
+def scale_free_norm(backbone: nn.Module) -> float:
+    """Norm of the convolutions whose common factor changes nothing; 0 for networks of which that is not known."""
+    if not isinstance(backbone, WideResNet):
+        return 0.0
+    return float(torch.cat([weight.detach().flatten() for weight in backbone.scale_free_weights()]).norm())
+
+
+def rescale_to(backbone: nn.Module, norm: float) -> None:
+    """Give those convolutions this norm, so that the learning rate counts as it does for weights of that norm.
+
+    Training shrinks them by weight decay: SimCLR's are a fifth of what was drawn after 20,000 steps, so that the next
+    stage's first steps, 25 times as large for them, would undo what they have learnt.
+    """
+    if isinstance(backbone, WideResNet) and norm:
+        backbone.rescale(norm / scale_free_norm(backbone))
 
 
 def check_backbone(shape: BackboneConfig) -> None:

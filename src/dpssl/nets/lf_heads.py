@@ -86,7 +86,7 @@ class ScaleGradient(torch.autograd.Function):
     """The identity, with its gradient multiplied by a factor."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, factor: float | Tensor) -> Tensor:
         ctx.factor = factor
         return x.view_as(x)
 
@@ -95,7 +95,7 @@ class ScaleGradient(torch.autograd.Function):
         return gradient * ctx.factor, None
 
 
-def scale_gradient(x: Tensor, factor: float) -> Tensor:
+def scale_gradient(x: Tensor, factor: float | Tensor) -> Tensor:
     """x, with its gradient multiplied by `factor`."""
     return cast(Tensor, ScaleGradient.apply(x, factor))  # type: ignore[no-untyped-call]
 

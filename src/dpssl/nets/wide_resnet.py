@@ -84,6 +84,32 @@ class WideResNet(nn.Module):
     def each_block(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
 
+    def scale_free_weights(self) -> list[Tensor]:
+        """The convolutions that may grow together without changing what the network computes.
+
+        Every batch norm undoes a common factor of the stem and of all 3x3 convolutions. A projection of the raw stream
+        passes the factor on by itself; one of the activated stream has to grow with the others.
+        """
+        weights = [self.stem.weight]
+        for block in self.each_block():
+            weights += [block.conv1.weight, block.conv2.weight]
+            if block.projection is not None and block.activate_shortcut:
+                weights.append(block.projection.weight)
+        return weights
+
+    @torch.no_grad()
+    def rescale(self, factor: float) -> None:
+        """The same network with those weights `factor` times as large; running statistics follow.
+
+        A step of gradient descent turns larger weights by less: the learning rate counts as if divided by factor².
+        """
+        for weight in self.scale_free_weights():
+            weight.mul_(factor)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                cast(Tensor, module.running_mean).mul_(factor)
+                cast(Tensor, module.running_var).mul_(factor**2)
+
     def forward(self, images: Tensor) -> Tensor:
         if self.training and images.is_cuda and self.fits_kernels:
             return train_pass(self, images)

@@ -71,6 +71,13 @@ def average(tensor: Tensor) -> Tensor:
     return add_up(tensor).div_(share().size) if _is_joined() else tensor
 
 
+def gathered(tensor: Tensor) -> Tensor:
+    """Every process' tensor of this shape, (processes, …); constants, no gradient goes back to them."""
+    mine, told = share(), tensor.new_zeros(share().size, *tensor.shape)
+    told[mine.rank] = tensor.detach()
+    return add_up(told)
+
+
 def anyone(flag: bool) -> bool:
     """Whether any process says so."""
     return bool(add_up(torch.tensor(int(flag))).item()) if _is_joined() else flag
