@@ -209,3 +209,20 @@ def test_only_the_backbone_is_scaled_and_only_in_the_second_phase(digits: tuple[
 
     train_lfs(*digits, N_CLASSES, tiny_config(backbone_gradient="mean"), ScaleWitness(progress=False))
     assert scales == {"mcl": {1.0}, "lfs": {1 / N_LFS}}
+
+
+def test_heads_first_leaves_the_backbone_as_it_was(digits: tuple[ImageBank, Tensor]) -> None:
+    """In all of the first phase and so many steps of the second; then it learns."""
+    for steps, rests in ((4, True), (6, False)):
+        seen: list[dict[str, Tensor]] = []
+
+        class WeightWitness(Watch):
+            def after_window(self, stage: str, step: int, metrics: Any, state: Any, notes: Any) -> None:
+                named = state.modules["network"].named_parameters()
+                seen.append({name: tensor.detach().clone() for name, tensor in named})  # noqa: B023
+
+        config = tiny_config(heads_first=4, steps=steps, window=1, weight_decay=0.0, ema_decay=0.0)
+        train_lfs(*digits, N_CLASSES, config, WeightWitness(progress=False))
+        still = {name: torch.equal(tensor, seen[-1][name]) for name, tensor in seen[0].items()}
+        assert not still["heads.weight"]
+        assert all(same for name, same in still.items() if name.startswith("backbone.")) == rests

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from dpssl.config import Config, load_preset, with_values
 from dpssl.data.batches import ImageBank
 from dpssl.labeling.train import start_network
-from dpssl.nets.backbones import build_backbone
+from dpssl.nets.backbones import build_backbone, scale_free_norm
 from dpssl.nets.pooling import average_pool
 from dpssl.training.watch import StopRequested, Watch
-from dpssl.warm_start import contrast_loss, train_warm_start
+from dpssl.warm_start import _start, contrast_loss, train_warm_start
 
 
 def test_two_images_by_hand() -> None:
@@ -100,3 +100,14 @@ def test_the_labeling_functions_start_from_it(bank: ImageBank) -> None:
     assert torch.equal(network.backbone.get_parameter("stem.weight"), warm["stem.weight"])
     assert torch.equal(network.heads.weight, cold.heads.weight)
     assert not torch.equal(network.pooling.centers, cold.pooling.centers), "centres lie in the learnt features"
+
+
+def test_a_rescaled_start_has_the_norm_of_the_drawn_weights(bank: ImageBank) -> None:
+    norms = []
+    for rescale in (True, False):
+        config = settings(warm_steps=5, rescale_start=rescale, weight_decay=0.5)
+        drawn = scale_free_norm(_start(config, bank).backbone)
+        warm = train_warm_start(bank, torch.arange(len(bank)), config, Watch(progress=False))
+        norms.append(scale_free_norm(start_network(config, 10, bank, warm).backbone) / drawn)
+    assert norms[0] == pytest.approx(1, rel=1e-4)
+    assert norms[1] < 0.99

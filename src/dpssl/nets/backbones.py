@@ -91,7 +91,7 @@ def scale_free_norm(backbone: nn.Module) -> float:
     """Norm of the convolutions whose common factor changes nothing; 0 for networks of which that is not known."""
     if not isinstance(backbone, WideResNet):
         return 0.0
-    return float(torch.cat([weight.detach().flatten() for weight in backbone.scale_free_weights()]).norm())
+    return float(torch.cat([weight.detach().flatten() for weight in backbone.scale_free()[0]]).norm())
 
 
 def rescale_to(backbone: nn.Module, norm: float) -> None:

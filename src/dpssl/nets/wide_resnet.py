@@ -84,31 +84,33 @@ class WideResNet(nn.Module):
     def each_block(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
 
-    def scale_free_weights(self) -> list[Tensor]:
-        """The convolutions that may grow together without changing what the network computes.
+    def scale_free(self) -> tuple[list[Tensor], list[nn.BatchNorm2d]]:
+        """Convolutions that may grow by a common factor without changing the network, and the norms that undo it.
 
-        Every batch norm undoes a common factor of the stem and of all 3x3 convolutions. A projection of the raw stream
-        passes the factor on by itself; one of the activated stream has to grow with the others.
+        The stem and first convolutions of blocks go straight into a batch norm. Second ones add to the stream, which
+        only batch norms read, so they grow together with the first projection; later projections pass the factor on.
+        Where the first block adds an activated stream that is not projected, second convolutions have to stay.
         """
-        weights = [self.stem.weight]
-        for block in self.each_block():
-            weights += [block.conv1.weight, block.conv2.weight]
-            if block.projection is not None and block.activate_shortcut:
-                weights.append(block.projection.weight)
-        return weights
+        blocks = self.each_block()
+        weights = [self.stem.weight, *(block.conv1.weight for block in blocks)]
+        norms = [blocks[0].bn1, *(block.bn2 for block in blocks)]
+        if blocks[0].projection is not None:
+            weights += [blocks[0].projection.weight, *(block.conv2.weight for block in blocks)]
+            norms += [*(block.bn1 for block in blocks[1:]), self.bn]
+        return weights, norms
 
     @torch.no_grad()
     def rescale(self, factor: float) -> None:
-        """The same network with those weights `factor` times as large; running statistics follow.
+        """The same network with those convolutions `factor` times as large; running statistics follow.
 
         A step of gradient descent turns larger weights by less: the learning rate counts as if divided by factor².
         """
-        for weight in self.scale_free_weights():
+        weights, norms = self.scale_free()
+        for weight in weights:
             weight.mul_(factor)
-        for module in self.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                cast(Tensor, module.running_mean).mul_(factor)
-                cast(Tensor, module.running_var).mul_(factor**2)
+        for norm in norms:
+            cast(Tensor, norm.running_mean).mul_(factor)
+            cast(Tensor, norm.running_var).mul_(factor**2)
 
     def forward(self, images: Tensor) -> Tensor:
         if self.training and images.is_cuda and self.fits_kernels:

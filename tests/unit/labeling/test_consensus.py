@@ -116,9 +116,24 @@ def test_the_consensus_is_aligned_to_the_class_balance() -> None:
     assert rates == [1, 0]
 
 
+def test_the_surest_come_first() -> None:
+    """Of four images the surest is learnt from at first, all in the end; the fixed threshold still holds."""
+    objective = make_objective(surest_first=0.5, steps=200, confidence_threshold=0.55)
+    sure = [[0.99, 0, 0.01], [0.99, 0, 0.01], [0, 0.01, 0.99]]
+    less = [[0.8, 0, 0.2], [0.8, 0, 0.2], [0, 0.2, 0.8]]
+    unsure = [[0.6, 0, 0.4], [0.6, 0, 0.4], [0, 0.4, 0.6]]
+    guess = [[0.5, 0, 0.5], [0.5, 0, 0.5], [0, 0.5, 0.5]]
+    weak, flat = torch.cat([masked(p) for p in (unsure, sure, guess, less)]), torch.zeros(4, 3, 3)
+    rates = [objective.loss(flat[:1], torch.tensor([0]), weak, flat)[1]["pseudo_label_rate"].item() for _ in range(120)]
+    assert rates[0] == 0.25
+    assert rates[50] == 0.75, "half of the rise: three of four"
+    assert rates[-1] == 0.75, "all but the one below the threshold"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"surest_first": 0.5}, "--surest-first 0.5: only with --pseudo-labels consensus"),
         ({"adaptive_threshold": True, "fairness_weight": 0.1}, "--fairness-weight 0.1: only with --pseudo-labels cons"),
         ({"pseudo_labels": "consensus", "fairness_weight": 0.1}, "--fairness-weight 0.1: only with"),
         ({"adaptive_threshold": True, "curriculum_threshold": True}, "--curriculum-threshold true: not with --adapt"),

@@ -57,3 +57,17 @@ def test_eq_6_rises_to_its_weight_over_the_warm_up(network: LFNetwork) -> None:
     steps = [objective.loss(flat, torch.zeros(1, dtype=torch.long), weak, flat) for _ in range(6)]
     shares = [(loss / metrics["unlabeled_loss"]).item() for loss, metrics in steps]
     assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0])
+
+
+def test_while_heads_come_first_eq_6_does_not_count_and_the_backbone_rests(network: LFNetwork) -> None:
+    settings = LabelingConfig(heads_first=2, unlabeled_warmup=2, confidence_threshold=0.8, labeled_weight=0.0)
+    objective = SemiSupervised(network, settings, torch.full((2,), 0.5))
+    weak = network.abstain_logits(torch.tensor([[[9.0, 0.0, 0.0]]]))
+    flat = network.abstain_logits(torch.zeros(1, 1, 3))
+    learns, shares = [], []
+    for _ in range(5):
+        learns.append(objective.backbone_learns().item())
+        loss, metrics = objective.loss(flat, torch.zeros(1, dtype=torch.long), weak, flat)
+        shares.append((loss / metrics["unlabeled_loss"]).item())
+    assert learns == [0, 0, 1, 1, 1]
+    assert shares == pytest.approx([0, 0, 0.5, 1, 1])

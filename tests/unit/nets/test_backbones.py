@@ -21,7 +21,14 @@ from dpssl.config import BackboneConfig
 from dpssl.data.batches import ImageBank
 from dpssl.end_model.storage import load_end_model, save_end_model
 from dpssl.errors import InputError
-from dpssl.nets.backbones import TimmBackbone, build_backbone, check_backbone, start_backbone
+from dpssl.nets.backbones import (
+    TimmBackbone,
+    build_backbone,
+    check_backbone,
+    rescale_to,
+    scale_free_norm,
+    start_backbone,
+)
 from dpssl.nets.classifier import Classifier
 from dpssl.nets.wide_resnet import WideResNet
 from dpssl.run_folder import RunFolder
@@ -165,6 +172,20 @@ def test_weights_from_the_cache_are_never_downloaded(
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repository, file: str(found))
     backbone = started(shape)
     assert torch.equal(backbone.state_dict()["network.conv1.0.weight"], weights["conv1.0.weight"])
+
+
+def test_a_start_from_shrunk_weights_gets_the_norm_of_drawn_ones(tmp_path: Path) -> None:
+    path = tmp_path / "backbone.safetensors"
+    trained = started(BackboneConfig(depth=10, width=2))
+    drawn = scale_free_norm(trained)
+    rescale_to(trained, drawn / 5)
+    assert scale_free_norm(trained) == pytest.approx(drawn / 5, rel=1e-4)
+    save_file(trained.state_dict(), path)
+    norms = [
+        scale_free_norm(started(BackboneConfig(depth=10, width=2, backbone_weights=str(path), rescale_start=rescale)))
+        for rescale in (False, True)
+    ]
+    assert norms == pytest.approx([drawn / 5, drawn], rel=1e-4)
 
 
 @pytest.mark.parametrize("n_channels", [1, 3])

@@ -111,3 +111,39 @@ def test_he_initialisation_keeps_the_scale_of_the_gradient() -> None:
     initialize(network, torch.Generator().manual_seed(0))
     weight = network.blocks[1].conv1.weight  # fan out: 256 channels of 3x3
     assert weight.std().item() == pytest.approx((2 / (1 + 0.1**2) / (256 * 9)) ** 0.5, rel=0.02)
+
+
+def exact_network(depth: int = 10, width: int = 2, strides: tuple[int, ...] = (1, 2, 2)) -> WideResNet:
+    """In float64 and with next to no epsilon, the one thing in it that does not grow with the weights."""
+    network = WideResNet(depth, width, strides).double()
+    initialize(network, torch.Generator().manual_seed(1))
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eps, module.momentum = 1e-14, 0.5
+    return network
+
+
+def some_images() -> torch.Tensor:
+    return torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("depth", "width", "strides"), [(28, 2, (1, 2, 2)), (10, 1, (1, 2, 2)), (10, 1, (2, 2, 1))])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_rescaled_network_computes_the_same(depth: int, width: int, strides: tuple[int, ...], training: bool) -> None:
+    network, images = exact_network(depth, width, strides), some_images()
+    network(images)  # running statistics that are not those of the start
+    network.train(training)
+    before = network(images)
+    network.rescale(3.0)
+    torch.testing.assert_close(network(images), before)
+
+
+def test_a_learning_rate_counts_less_for_larger_weights() -> None:
+    """Weights f times as large have 1/f of the gradient, so a step turns them by 1/f²."""
+    gradients = []
+    for factor in (1.0, 5.0):
+        network = exact_network()
+        network.rescale(factor)
+        (network(some_images()) * torch.linspace(-1, 1, 16, dtype=torch.float64).view(4, 4)).sum().backward()
+        gradients.append(network.each_block()[1].conv1.weight.grad)
+    torch.testing.assert_close(gradients[1], gradients[0] / 5)
