@@ -143,8 +143,8 @@ def test_render_draws_what_is_there_and_runs_nothing(warm_cli: Any, tmp_path: Pa
     [
         (("tabel1",), "'tabel1': no such table or figure; choose one of table1, table2"),
         (("table1", "--cells", "method=fixmach"), "--cells method=fixmach: no such cell; method may be pi-model"),
-        (("table1", "--scale", "tiny"), "--scale 'tiny': choose one of paper, small"),
-        (("table2", "--scale", "small"), "table2 is STL-10, which has no small stand-in"),
+        (("table1", "--scale", "tiny"), "--scale 'tiny': choose one of paper, fashion, small"),
+        (("table2", "--scale", "small"), "table2 is STL-10, which has no stand-in"),
         (("table1", "--steps", "3"), "--steps 3: must be at least 4"),
         (("table1", "--max-minutes", "-1"), "--max-minutes -1: must be at least 0"),
         (("table1", "--jobs", "0"), "--jobs 0: must be at least 1"),

@@ -88,10 +88,14 @@ def _add_paper(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     tables = "table1 to table5, fig1, fig3, fig-specialists, barely, oracle-regularizer or annotation"
     add("table", metavar="TABLE", help=tables)
-    add("--scale", default="paper", help="paper: its sets, on a GPU; small: digits, on a CPU (default: paper)")
+    add(
+        "--scale",
+        default="paper",
+        help="paper: its sets; fashion: a smaller one; small: digits, on a CPU (default: paper)",
+    )
     add("--cells", nargs="+", default=[], metavar="NAME=VALUE", help="only these: method, data, labels, seed, variant")
-    add("--seeds", nargs="+", type=int, default=[], help="default: 1 to 5 at the scale paper, 1 to 3 at the small one")
-    add("--steps", type=int, help="budget of every cell; default: 60000 at the scale paper, 1200 at the small one")
+    add("--seeds", nargs="+", type=int, default=[], help="default: 1 to 5 at the scale paper, 1 to 3 at the others")
+    add("--steps", type=int, help="budget of every cell; default: 60000 at paper, 5000 at fashion, 1200 at small")
     add(
         "--max-minutes", type=float, default=0.0, help="stop cleanly after so many; the same command goes on; 0 = never"
     )

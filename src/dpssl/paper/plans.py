@@ -1,7 +1,7 @@
 """The scale at which tables are run, with its budget and seeds: which sets, presets and label counts stand behind them.
 
-At the scale `paper` they are the paper's; at the scale `small` scikit-learn's digits stand in for its sets, with a
-network for a CPU.
+At the scale `paper` they are the paper's; at the scale `fashion` Fashion-MNIST stands in for them, with a network of
+which many fit on one GPU; at the scale `small` scikit-learn's digits, with a network for a CPU.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpssl.config import DP_SSL, load_preset
-from dpssl.data.published.class_names import CIFAR10_CLASSES, DIGITS
+from dpssl.data.published.class_names import CIFAR10_CLASSES, DIGITS, FASHION_CLASSES
 from dpssl.errors import InputError
 from dpssl.paper.cells import END_MODEL_SHARE, Cell
 
@@ -45,6 +45,17 @@ SCALES = {
         (1, 2, 3, 4, 5),
         "The paper trained for 1,048,576 steps; its numbers, where it has one, stand in brackets.",
     ),
+    "fashion": Scale(
+        "fashion",
+        {"fashion-mnist": "fashion-40"},
+        {"fashion-mnist": (40, 250)},
+        (10, 20, 30),
+        ("fashion-mnist", 250),
+        FASHION_CLASSES,
+        5000,
+        (1, 2, 3),
+        "A stand-in: Fashion-MNIST (28x28 pixels) and a Wide ResNet-16-2; the paper has no such numbers.",
+    ),
     "small": Scale(
         "small",
         {"digits": "digits"},
@@ -57,7 +68,14 @@ SCALES = {
         "A small stand-in: scikit-learn's digits (8x8 pixels) and a Wide ResNet-10-1; the paper has no such numbers.",
     ),
 }
-SET_TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN", "stl10": "STL-10", "digits": "digits"}
+SET_TITLES = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "svhn": "SVHN",
+    "stl10": "STL-10",
+    "fashion-mnist": "Fashion-MNIST",
+    "digits": "digits",
+}
 
 
 @dataclass(frozen=True)

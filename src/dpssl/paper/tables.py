@@ -1,7 +1,7 @@
 """Each table and figure of the paper as a list of entries: which cells it needs, which of their numbers it shows, and
 what the paper prints there.
 
-The paper has no numbers for the sets of the small scale, so none stands beside ours there.
+The paper has no numbers for the sets of the other scales, so none stands beside ours there.
 """
 
 import dataclasses
@@ -83,7 +83,7 @@ def annotation(plan: Plan) -> Table:
 
 def table2(plan: Plan) -> Table:
     if "stl10" not in plan.scale.presets:
-        raise InputError("--scale small: table2 is STL-10, which has no small stand-in; choose --scale paper")
+        raise InputError(f"--scale {plan.scale.name}: table2 is STL-10, which has no stand-in; choose --scale paper")
     note = 'The paper prints "fully supervised 1.48" here, which is SVHN\'s figure; it is left out.'
     entries = _errors(plan, "table2", {"stl10": (40, 250, 1000)})
     return Table("table2", "Table 2: test error (%) on STL-10", tuple(entries), (note,), plan)

@@ -114,8 +114,9 @@ def test_the_papers_figures_agree_with_its_source(table_name: str, repo_root: Pa
     assert found == [[printed(table_name, data, name, n_labels) for data, n_labels in places] for name in names]
 
 
-def test_the_small_scale_has_no_number_of_the_paper() -> None:
-    assert not any(found.paper for name in TABLES if name != "table2" for found in table(name, "small").entries)
+@pytest.mark.parametrize("scale", ["fashion", "small"])
+def test_other_scales_have_no_number_of_the_paper(scale: str) -> None:
+    assert not any(found.paper for name in TABLES if name != "table2" for found in table(name, scale).entries)
     assert printed_accuracy("digits", 10, 0) == ""
 
 
@@ -131,7 +132,7 @@ def test_an_unknown_table_or_scale_is_refused_with_the_valid_ones() -> None:
         InputError, match=r"'table6': no such table or figure; choose one of table1, .*, barely, oracle"
     ):
         table("table6")
-    with pytest.raises(InputError, match="--scale 'big': choose one of paper, small"):
+    with pytest.raises(InputError, match="--scale 'big': choose one of paper, fashion, small"):
         table("table1", "big")
-    with pytest.raises(InputError, match="table2 is STL-10, which has no small stand-in"):
+    with pytest.raises(InputError, match="table2 is STL-10, which has no stand-in"):
         table("table2", "small")
