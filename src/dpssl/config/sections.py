@@ -262,7 +262,9 @@ class LabelingConfig(Section):
     labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase", least=0)
     unlabeled_weight: float = option(1.0, "weight of Eq. 6 in the second phase", least=0)
     heads_first: int = option(
-        0, "steps at the start of the second phase that train heads on labels; till then the backbone rests", least=0
+        0,
+        "first steps of the second phase, half at most, that train heads on labels; till then the backbone rests",
+        least=0,
     )
     unlabeled_warmup: int = option(
         0, "steps over which Eq. 6 rises to its weight; 0 = at once, as in the paper", least=0

@@ -51,6 +51,7 @@ class SemiSupervised(nn.Module):
     def __init__(self, network: LFNetwork, settings: LabelingConfig, class_balance: Tensor) -> None:
         super().__init__()
         self.settings = settings
+        self.heads_first = min(settings.heads_first, settings.steps // 2)
         self.register_buffer("specialties", network.specialties.clone())
         outcomes = outcome_prior(network.specialties, class_balance, network.abstains)  # (K, C + 1)
         self.register_buffer("prior", class_balance if settings.pseudo_labels == "consensus" else outcomes)
@@ -110,7 +111,7 @@ class SemiSupervised(nn.Module):
         else:
             sure = confidence >= self._threshold(joint)
         if settings.surest_first:
-            share = share_learnt_from(self.steps_seen - settings.heads_first, settings.surest_first * settings.steps)
+            share = share_learnt_from(self.steps_seen - self.heads_first, settings.surest_first * settings.steps)
             sure = sure & among_surest(confidence, share)
         loss = consensus_loss(strong_logits, pseudo_labels, sure, specialties, settings.abstain_weight).mean()
         if settings.fairness_weight:
@@ -132,14 +133,14 @@ class SemiSupervised(nn.Module):
 
     def backbone_learns(self) -> Tensor:
         """1 once the heads have had their steps, 0 before."""
-        return (self.steps_seen >= self.settings.heads_first).to(self.steps_seen)
+        return (self.steps_seen >= self.heads_first).to(self.steps_seen)
 
     def _warmed_up(self) -> Tensor:
         """Share of Eq. 6 that counts: 0 while the heads come first, then it rises over `unlabeled_warmup` steps.
 
         Phase A has trained no abstain output, so at first every LF is sure of its own classes everywhere.
         """
-        step = self.steps_seen + 1 - self.settings.heads_first
+        step = self.steps_seen + 1 - self.heads_first
         return (step / max(1, self.settings.unlabeled_warmup)).clamp(0.0, 1.0)
 
     @torch.no_grad()
