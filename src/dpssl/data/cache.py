@@ -6,8 +6,6 @@ them and of `--image-size`. It holds `pixels.bin` (image after image, as in memo
 What is damaged or was written by another version is made anew. The cache may be deleted at any time.
 """
 
-import hashlib
-import io
 import json
 import os
 import shutil
@@ -18,23 +16,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpssl.data.decode import ColourMet, DamagedImage, Header, read_header
+from dpssl.data.decode import ColourMet, DamagedImage
 from dpssl.data.decode_blocks import BLOCK, DIGEST_BYTES, BlockReport, DecodeJob, count_workers, decode_blocks
-from dpssl.data.image_files import CANNOT_BE_READ, ImageFile, ImageFiles
+from dpssl.data.image_files import CANNOT_BE_READ, ImageFiles
+from dpssl.data.sampled_files import chosen_shape, collection_key
 from dpssl.data.table import Images
 from dpssl.errors import InputError
 from dpssl.progress import ProgressBar
 
 VERSION = 2  # of the files in the cache and of what decoding makes of an image
-N_SAMPLED = 128  # files whose headers decide on size and colour, and whose content names the entry
-LARGEST_CHOSEN = 64  # pixels: a Wide ResNet on a larger side costs more than most collections gain
-SIDE_STEP = 4  # the strides of a Wide ResNet divide it
 MOST_CHECKED = 1 << 30  # bytes; of more, evenly spaced blocks are checked, so that opening stays a matter of seconds
 PIXELS, DIGESTS, INDEX, PLAN, JOURNAL = "pixels.bin", "digests.bin", "index.json", "plan.json", "journal.txt"
 UNFINISHED = "decoding.bin"
@@ -60,7 +55,7 @@ def cache_folder() -> Path:
 
 def decoded_images(files: ImageFiles, image_size: int = 0, n_workers: int = 0, progress: bool = False) -> DecodedImages:
     """The pixels of `files`, from the cache or decoded into it now. `image_size` 0 chooses a side by the files."""
-    folder = cache_folder() / "images" / _key(files, image_size)
+    folder = cache_folder() / "images" / collection_key(files, image_size)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
@@ -71,14 +66,6 @@ def decoded_images(files: ImageFiles, image_size: int = 0, n_workers: int = 0, p
             f"{folder}: cannot be written ({error.strerror or error}); free some space, or set DPSSL_CACHE to a folder "
             "with more; what is decoded so far is kept"
         ) from error
-
-
-def choose_side(headers: list[Header]) -> int:
-    """The median shorter side, at most LARGEST_CHOSEN, a multiple of SIDE_STEP."""
-    if not headers:
-        return LARGEST_CHOSEN
-    typical = median(min(header.width, header.height) for header in headers)
-    return max(2 * SIDE_STEP, int(min(typical, LARGEST_CHOSEN)) // SIDE_STEP * SIDE_STEP)
 
 
 @dataclass(frozen=True)
@@ -124,7 +111,7 @@ class _Entry:
     def make(self, image_size: int, n_workers: int, progress: bool) -> DecodedImages:
         """Decode what no earlier run has, and leave it for the next."""
         (self.folder / INDEX).unlink(missing_ok=True)
-        job, done = self._resume() or self._begin(*_plan(self.files, image_size))
+        job, done = self._resume() or self._begin(*chosen_shape(self.files, image_size))
         try:
             n_decoded = self._decode(job, done, n_workers, progress)
         except ColourMet:  # beyond the sample, and too late for grey
@@ -220,40 +207,6 @@ class _Entry:
         _write(self.folder / INDEX, json.dumps({"checksum": _checksum(index), "index": index}))
         for name in (JOURNAL, PLAN, UNFINISHED):
             (self.folder / name).unlink(missing_ok=True)
-
-
-def _key(files: ImageFiles, image_size: int) -> str:
-    """By the size asked for, every file's name, size and time of change, and what is in evenly spaced ones.
-
-    Names, sizes and times alone may be those of other pictures: bitmaps, or what a program unpacked with one date.
-    """
-    digest = hashlib.sha256(f"{image_size}\n".encode())
-    for file in files.files:
-        digest.update(f"{file.id}\0{file.size}\0{file.changed}\0{file.offset}\n".encode())
-    for file in _sample(files):
-        try:
-            digest.update(hashlib.sha256(files.read(file)).digest())
-        except DamagedImage:  # cannot be read, or is larger than any image: told when it is decoded
-            digest.update(b"-")
-    return digest.hexdigest()[:32]
-
-
-def _sample(files: ImageFiles) -> list[ImageFile]:
-    """Evenly spaced files, N_SAMPLED at most."""
-    return files.files[:: -(-len(files.files) // N_SAMPLED) or 1]
-
-
-def _plan(files: ImageFiles, image_size: int) -> tuple[int, int]:
-    """Side and channels by the headers of a sample; grey only where all of those are."""
-    headers = []
-    for file in _sample(files):
-        try:
-            with io.BytesIO(files.read(file)) if file.offset else (files.root / file.id).open("rb") as opened:
-                headers.append(read_header(opened))
-        except (DamagedImage, OSError):
-            continue
-    grey = bool(headers) and all(header.is_grey for header in headers)
-    return image_size or choose_side(headers), 1 if grey else 3
 
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> Images:

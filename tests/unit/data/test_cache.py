@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpssl.data import cache, decode_blocks
-from dpssl.data.cache import DecodedImages, choose_side, decoded_images
+from dpssl.data import cache, decode_blocks, sampled_files
+from dpssl.data.cache import DecodedImages, decoded_images
 from dpssl.data.decode import Header, decode_image
 from dpssl.data.image_files import ImageFiles, find_images
+from dpssl.data.sampled_files import choose_side
 from dpssl.errors import InputError
 
 Photos = Callable[..., Path]
@@ -164,7 +165,7 @@ def test_grey_images_stay_grey(photos: Photos) -> None:
 
 
 def test_one_colour_image_beyond_the_sample_makes_all_colour(photos: Photos, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "N_SAMPLED", 2)
+    monkeypatch.setattr(sampled_files, "N_SAMPLED", 2)
     root = photos()
     for number in range(12):
         Image.new("L" if number != 7 else "RGB", (12, 12)).save(root / f"{number:02d}.png")
