@@ -73,7 +73,8 @@ def average(tensor: Tensor) -> Tensor:
 
 def gathered(tensor: Tensor) -> Tensor:
     """Every process' tensor of this shape, (processes, …); constants, no gradient goes back to them."""
-    mine, told = share(), tensor.new_zeros(share().size, *tensor.shape)
+    mine = share()
+    told = tensor.new_zeros(mine.size, *tensor.shape)
     told[mine.rank] = tensor.detach()
     return add_up(told)
 
