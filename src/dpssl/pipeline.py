@@ -18,6 +18,7 @@ from dpssl.constants import ABSTAIN
 from dpssl.data.batches import ImageBank, unlabeled_pool
 from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
+from dpssl.end_model.sizes import told_apart_by_size
 from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
 from dpssl.end_model.train import STAGE as STAGE_END
 from dpssl.end_model.train import train_end_model
@@ -199,13 +200,18 @@ def _write_classifier(run: Run, network: Classifier, bank: ImageBank) -> None:
 
 def evaluate(run: Run) -> dict[str, Any]:
     """Score what the run has made against the truth, where it is known -> summary.json. Trains and chooses nothing."""
-    test_probabilities = _test_probabilities(run)
-    return _write_summary(run, test_probabilities) if run.writes else {}
-
-
-def _write_summary(run: Run, test_probabilities: Any) -> dict[str, Any]:
+    test_probabilities, told_apart = None, None
+    if run.has(END_MODEL):
+        model = load_end_model(run.folder, run.device)
+        told_apart = told_apart_by_size(model.network, model.bank, run.dataset.images)
+        if len(run.dataset.test_images):
+            test = model.bank.with_images(run.dataset.test_images, run.config.run.image_memory)
+            test_probabilities = predict_probabilities(model.network, test).numpy()
+    if not run.writes:
+        return {}
     summary = summarize(run.folder, run.dataset, run.split, test_probabilities)
     summary |= {
+        "told_apart_by_size": told_apart,
         "minutes": round(sum(run.minutes().values()), 3),
         "minutes_per_step": run.minutes(),
         "method": run.config.baseline.method,
@@ -214,14 +220,6 @@ def _write_summary(run: Run, test_probabilities: Any) -> dict[str, Any]:
     }
     run.folder.write_json(SUMMARY, summary)
     return summary
-
-
-def _test_probabilities(run: Run) -> Any:
-    if not run.has(END_MODEL) or len(run.dataset.test_images) == 0:
-        return None
-    model = load_end_model(run.folder, run.device)
-    bank = model.bank.with_images(run.dataset.test_images, run.config.run.image_memory)
-    return predict_probabilities(model.network, bank).numpy()
 
 
 def _start(run: Run, name: str) -> dict[str, torch.Tensor] | None:

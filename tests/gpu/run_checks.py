@@ -37,8 +37,9 @@ from tiny_runs import (
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.trainer import train_baseline
 from dpssl.config import AugmentConfig, Config, with_values
-from dpssl.data.augment import apply_strong, apply_weak, draw_strong, draw_weak
+from dpssl.data.augment import apply_strong, apply_weak, draw_strong, draw_weak, draw_zoom
 from dpssl.data.batches import ImageBank
+from dpssl.data.geometry import zoom
 from dpssl.end_model.predict import predict_probabilities
 from dpssl.end_model.train import train_end_model
 from dpssl.errors import TrainingError
@@ -105,10 +106,11 @@ def check_streaming(device: torch.device) -> str:
 
 
 def check_augmentation(device: torch.device) -> str:
-    """Both views of the same draws are the same bytes on the device as on the CPU."""
+    """Views of the same draws are the same bytes on the device as on the CPU; zoomed ones to a level of brightness."""
     settings, generator = AugmentConfig(), torch.Generator().manual_seed(0)
     images = torch.randint(256, (64, 3, 32, 32), generator=generator, dtype=torch.uint8)
     weak, strong = draw_weak(images, settings, generator), draw_strong(images, settings, generator)
+    part = draw_zoom(images, AugmentConfig(zoom=1.6), generator)
     there = images.to(device)
     weak_there = type(weak)(*(column.to(device) for column in weak))
     strong_weak = type(weak)(*(column.to(device) for column in strong.weak))
@@ -116,14 +118,15 @@ def check_augmentation(device: torch.device) -> str:
         strong_weak, strong.turns.to(device), strong.centre_y.to(device), strong.centre_x.to(device)
     )
     pairs = {
-        "weak": (apply_weak(images, weak), apply_weak(there, weak_there)),
-        "strong": (apply_strong(images, settings, strong), apply_strong(there, settings, strong_there)),
+        "weak": (apply_weak(images, weak), apply_weak(there, weak_there), 0),
+        "strong": (apply_strong(images, settings, strong), apply_strong(there, settings, strong_there), 0),
+        "zoomed": (zoom(images, *part), zoom(there, *(column.to(device) for column in part)), 1),
     }
-    for name, (here, other) in pairs.items():
-        n_differing = int((here != other.cpu()).sum())
+    for name, (here, other, allowed) in pairs.items():
+        n_differing = int(((here.int() - other.cpu().int()).abs() > allowed).sum())
         if n_differing:
             raise AssertionError(f"{name} view: {n_differing} of {here.numel()} pixels differ")
-    return "weak and strong views, 64 images"
+    return "weak, strong and zoomed views, 64 images"
 
 
 def check_out_of_memory(device: torch.device) -> str:

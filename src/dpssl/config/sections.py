@@ -119,7 +119,7 @@ class DataConfig(Section):
 
 @dataclass(frozen=True)
 class AugmentConfig(Section):
-    """Weak and strong views; the values are FixMatch-pytorch's."""
+    """Weak and strong views; the values are FixMatch-pytorch's, which does not zoom."""
 
     flip: bool = option(True, "mirror images at random; turn off where left and right differ (digits)")
     shift: float = option(0.125, "weak view: largest shift as a share of the side", least=0, most=0.99)
@@ -129,6 +129,9 @@ class AugmentConfig(Section):
     max_level: int = option(10, "strength levels are drawn from 1 to this, exclusive", least=2, most=11)
     cutout: float = option(0.5, "side of the grey square as a share of the shorter side; 0 = off", least=0, most=1)
     interpolation: str = option("nearest", "of rotation and shear", choices=("nearest", "bilinear"))
+    zoom: float = option(
+        1.0, "strong view: by chance enlarged or made smaller, by up to this factor; 1 = never", least=1, most=4
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Moving pixels: flip and shift, affine warps, Cutout. Batches of uint8 images, one draw or one matrix per image.
+"""Moving pixels: flip and shift, affine warps, zoom, Cutout. Batches of uint8 images, one draw or one matrix per image.
 
 An affine matrix (a, b, c, d, e, f) is Pillow's: the output pixel (x, y) shows the input at (ax + by + c, dx + ey + f).
 Here x and y are pixel indices and the result is a position on the input's continuous grid, on which pixel i covers
@@ -91,6 +91,40 @@ def flip_and_shift(images: Tensor, mirrored: Tensor, down: Tensor, right: Tensor
 def _reflected(side: int, offset: Tensor) -> Tensor:
     position = torch.arange(side, device=offset.device) + offset[:, None]
     return side - 1 - (side - 1 - position.abs()).abs()
+
+
+def zoom(images: Tensor, part: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """Show `part` of each side of an image at the image's own size, bilinear; more than 1 makes it smaller.
+
+    All three are (B,). `down` and `right` say where the part lies, from 0 (first pixel) to 1 (last pixel). What lies
+    outside the image is its reflection.
+    """
+    height, width = images.shape[2:]
+    top, bottom_share = _stretched(height, part, down)  # (B, H)
+    left, right_share = _stretched(width, part, right)  # (B, W)
+    bottom_share, right_share = bottom_share[:, None, :, None], right_share[:, None, None, :]
+
+    def mix_row(row: Tensor) -> Tensor:
+        rows = _mirrored(height, row)[:, :, None]
+        start = take_pixels(images, rows, _mirrored(width, left)[:, None, :]).float()
+        return start.lerp(take_pixels(images, rows, _mirrored(width, left + 1)[:, None, :]).float(), right_share)
+
+    return mix_row(top).lerp(mix_row(top + 1), bottom_share).round().to(torch.uint8)
+
+
+def _stretched(side: int, part: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    """The pixel below each position that the part's pixels fall on (B, side), and the next one's share."""
+    start = place * side * (1 - part)
+    centres = torch.arange(side, device=part.device) + 0.5
+    position = start[:, None] + part[:, None] * centres - 0.5
+    below = position.floor()
+    return below.long(), position - below
+
+
+def _mirrored(side: int, index: Tensor) -> Tensor:
+    """Indices outside an image, by any distance, as those of its reflection, with the border pixel twice."""
+    index = index.remainder(2 * side)
+    return torch.minimum(index, 2 * side - 1 - index)
 
 
 def cut_out(images: Tensor, size: int, centre_y: Tensor, centre_x: Tensor) -> Tensor:

@@ -37,7 +37,8 @@ def advise(contents: RunContents, lfs: LFStatistics | None) -> list[Advice]:
     labels = contents.labels
     advice = list(_not_learnt(contents, labels)) if labels is not None else []
     if labels is not None and not advice:  # what a run that has not learnt believes of single images is noise
-        advice += [*_suspected_errors(contents), *_unsure_pairs(contents, labels), *_rare_classes(contents, labels)]
+        advice += [*_suspected_errors(contents), *_told_apart_by_size(contents)]
+        advice += [*_unsure_pairs(contents, labels), *_rare_classes(contents, labels)]
     if lfs is not None:
         advice += [*_one_voice(lfs), *_few_specialists(contents, lfs), *_idle_lfs(lfs)]
     return [*advice, *_uncovered(contents), *_training_cut_short(contents)]
@@ -82,6 +83,19 @@ def _suspected_errors(contents: RunContents) -> Iterator[Advice]:
             for at in worst_first[:MOST_PICTURES]
         ],
     )
+
+
+def _told_apart_by_size(contents: RunContents) -> Iterator[Advice]:
+    """Pairs of classes that change places as images are shown larger and smaller (dpssl.end_model.sizes)."""
+    for pair in (contents.summary.get("told_apart_by_size") or [])[:MOST_CLUSTERS]:
+        near, far = (short(contents.class_names[pair[place]], 30) for place in ("near", "far"))
+        yield Advice(
+            f"Do not rely on {near} against {far} yet",
+            f"They seem to be told apart by how much of the picture they fill: enlarged by a third, "
+            f"{percent(pair['enlarged'])} of what the end model calls {far} becomes {near}, and made smaller, "
+            f"{percent(pair['smaller'])} of {near} becomes {far}. Label a few of {near} seen whole and a few of {far} "
+            "seen from near with dpssl review, then go on with dpssl refine.",
+        )
 
 
 def _unsure_pairs(contents: RunContents, labels: Labels) -> Iterator[Advice]:

@@ -86,3 +86,13 @@ def test_advice_is_the_same_whatever_the_truth(make_run: Any) -> None:
     lfs = describe_lfs(contents.votes)
     blind = replace(contents, dataset=replace(contents.dataset, truth=contents.dataset.given_labels))
     assert advise(contents, lfs) == advise(blind, lfs)
+
+
+def test_classes_told_apart_by_their_size_are_named(healthy: RunContents) -> None:
+    pair = {"near": 0, "far": 1, "enlarged": 0.176, "smaller": 0.24}
+    (advice,) = advise(replace(healthy, summary={"told_apart_by_size": [pair]}), None)
+    assert advice.title == "Do not rely on cat against dog yet"
+    assert "17.6 % of what the end model calls dog becomes cat" in advice.text
+    assert "24.0 % of cat becomes dog" in advice.text
+    for nothing in ([], None):
+        assert advise(replace(healthy, summary={"told_apart_by_size": nothing}), None) == []

@@ -1,0 +1,69 @@
+"""Are classes told apart by how much of the image they fill? A trained end model's own answers show it, without truth.
+
+A thing seen closer is the same thing. Where answers of one class become another as the image is enlarged, and the other
+way round as it is made smaller, size is what tells the two apart. With few labels it easily is: those of one class may
+all be seen whole and those of the other from near.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from dpssl.data.batches import ImageBank
+from dpssl.data.geometry import zoom
+from dpssl.end_model.predict import predict_probabilities
+
+N_ASKED = 3000  # images, each three times: what training sees in ten steps
+ENLARGED, SMALLER = 0.75, 1.4  # part of each side that is shown
+MANY = 0.08  # of a class, both ways
+FEW_ANSWERS = 30  # of a class: their shares say nothing
+
+
+def told_apart_by_size(network: nn.Module, bank: ImageBank, images: NDArray[np.uint8]) -> list[dict[str, Any]]:
+    """The pairs of classes that change places with the size of an image, those that change most first.
+
+    `near` and `far` are their numbers, `enlarged` the share of the answers `far` that become `near`, `smaller` that of
+    the answers `near` that become `far`. `images` are (n, H, W, channels); `bank` has their normalisation.
+    """
+    asked = images[np.linspace(0, len(images) - 1, min(len(images), N_ASKED)).astype(int)]
+    whole = answers(network, bank, asked)
+    enlarged = becomes(whole, answers(network, bank, asked, part=ENLARGED))
+    smaller = becomes(whole, answers(network, bank, asked, part=SMALLER))
+    both_ways = np.minimum(enlarged, smaller.T)  # [far, near]
+    pairs = [(float(both_ways[far, near]), int(far), int(near)) for far, near in np.argwhere(both_ways >= MANY)]
+    return [
+        {
+            "near": near,
+            "far": far,
+            "enlarged": round(float(enlarged[far, near]), 4),
+            "smaller": round(float(smaller[near, far]), 4),
+        }
+        for _, far, near in sorted(pairs, reverse=True)
+        if far != near
+    ]
+
+
+def answers(
+    network: nn.Module,
+    bank: ImageBank,
+    images: NDArray[np.uint8],
+    *,
+    part: float = 1.0,
+    down: float = 0.5,
+    right: float = 0.5,
+) -> NDArray[np.bool_]:
+    """(n, C): what the network answers when it is shown a part, as in dpssl.data.geometry.zoom; one is true of each."""
+    pixels = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
+    place = (torch.full((len(images),), value) for value in (part, down, right))
+    shown = zoom(pixels, *place).permute(0, 2, 3, 1).numpy()
+    probabilities = predict_probabilities(network, bank.with_images(shown)).numpy()
+    return np.asarray(np.arange(probabilities.shape[1]) == probabilities.argmax(1)[:, None])
+
+
+def becomes(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(C, C): the share of the images of each answer that have each answer after; nothing for answers of a few."""
+    counts = before.sum(0)[:, None]
+    return np.where(counts < FEW_ANSWERS, 0.0, before.T.astype(float) @ after / np.maximum(counts, 1))
