@@ -110,9 +110,9 @@ def test_only_evaluation_summarizes() -> None:
         for function in ast.walk(ast.parse((SOURCE / "pipeline.py").read_text(encoding="utf-8")))
         if isinstance(function, ast.FunctionDef)
         for node in ast.walk(function)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("summarize", "_write_summary", "evaluate")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("summarize", "evaluate")
     }
-    assert callers == {"evaluate", "_write_summary"}
+    assert callers == {"evaluate"}
 
 
 def test_only_cells_of_the_oracle_reach_it() -> None:
