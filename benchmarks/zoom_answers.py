@@ -1,6 +1,6 @@
 """What a trained end model answers when it is shown its images larger or smaller. It needs no truth.
 
-    python benchmarks/zoom_answers.py runs/cifar10_40_seed11       # -> results/zoom_answers.json, run by run
+    python benchmarks/zoom_answers.py runs/cifar10_40_seed1 runs/cifar10_40_seed11    # -> results/zoom_answers.json
 
 An animal seen closer is the same animal. Where the answers of one class become those of another as the image grows,
 the two are told apart by how much of the image they fill, not by what they are.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from results_file import REPOSITORY, write_results
+from results_file import REPOSITORY, commit, write_results
 
 from dpssl.end_model.sizes import answers, becomes
 from dpssl.end_model.storage import load_end_model
@@ -33,15 +33,17 @@ VIEWS = {
 def measured(run: Run) -> dict[str, Any]:
     """For every view, the share of the images of each answer (rows) that get each answer now (columns)."""
     model = load_end_model(run.folder, torch.device("cpu"))
-    rows = run.split.unlabeled[np.linspace(0, len(run.split.unlabeled) - 1, N_IMAGES).astype(int)]
-    images = run.dataset.images[rows]
+    rows = run.split.unlabeled
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), N_IMAGES)).astype(int)]
+    bank = model.bank.with_images(run.dataset.images[rows])
 
     def ask(part: float, down: float, right: float) -> np.ndarray:
-        return answers(model.network, model.bank, images, part=part, down=down, right=right)
+        return answers(model.network, bank, part=part, down=down, right=right)
 
     whole = ask(1, 0.5, 0.5)
     tables = {name: np.round(becomes(whole, ask(*view)), 3).tolist() for name, view in VIEWS.items()}
-    return {"label_seed": run.config.run.seed, "class_names": list(run.dataset.class_names), "becomes": tables}
+    names = list(run.dataset.class_names)
+    return {"label_seed": run.config.run.seed, "n_images": len(rows), "class_names": names, "becomes": tables}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--out", default=str(REPOSITORY / "results" / "zoom_answers.json"))
     chosen = parser.parse_args(arguments)
-    found = {Path(path).name: measured(open_run(path)) for path in chosen.runs}
-    write_results(Path(chosen.out), {"n_images": N_IMAGES, "views": VIEWS, "runs": found})
+    found = {Path(path).name: measured(open_run(path, writes=False)) for path in chosen.runs}
+    write_results(Path(chosen.out), {"commit": commit(), "views": VIEWS, "runs": found})
     for name, result in found.items():
         print(name, json.dumps(result["becomes"]["middle, part .6"]))
 

@@ -18,7 +18,7 @@ from dpssl.constants import ABSTAIN
 from dpssl.data.batches import ImageBank, unlabeled_pool
 from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
-from dpssl.end_model.sizes import told_apart_by_size
+from dpssl.end_model.sizes import images_to_ask, told_apart_by_size
 from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
 from dpssl.end_model.train import STAGE as STAGE_END
 from dpssl.end_model.train import train_end_model
@@ -199,13 +199,19 @@ def _write_classifier(run: Run, network: Classifier, bank: ImageBank) -> None:
 
 
 def evaluate(run: Run) -> dict[str, Any]:
-    """Score what the run has made against the truth, where it is known -> summary.json. Trains and chooses nothing."""
+    """Score what the run has made against the truth, where it is known -> summary.json. Trains and chooses nothing.
+
+    The end model is asked too, without truth, whether it tells classes apart by their size.
+    """
     test_probabilities, told_apart = None, None
-    if run.has(END_MODEL):
+    n_test = len(run.dataset.test_images)
+    if run.has(END_MODEL) and (n_test or run.has_device):
         model = load_end_model(run.folder, run.device)
-        told_apart = told_apart_by_size(model.network, model.bank, run.dataset.images)
-        if len(run.dataset.test_images):
-            test = model.bank.with_images(run.dataset.test_images, run.config.run.image_memory)
+        rows = images_to_ask(run.split.unlabeled, run.dataset.n_classes)
+        memory = run.config.run.image_memory
+        told_apart = told_apart_by_size(model.network, model.bank.with_images(run.dataset.images[rows], memory))
+        if n_test:
+            test = model.bank.with_images(run.dataset.test_images, memory)
             test_probabilities = predict_probabilities(model.network, test).numpy()
     if not run.writes:
         return {}

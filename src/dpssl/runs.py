@@ -59,6 +59,11 @@ class Run:
         return pick_device(self.config.run.device)
 
     @property
+    def has_device(self) -> bool:
+        """Whether the device that the run asks for is here."""
+        return self.config.run.device != "cuda" or torch.cuda.is_available()
+
+    @property
     def writes(self) -> bool:
         """Whether this process keeps the folder: the only one does, or the first of several that train together."""
         return is_writer()

@@ -162,9 +162,11 @@ def test_each_step_alone_makes_what_run_makes(
         "label_model.safetensors", "soft_labels.npz", "soft_labels.csv", "end_model.safetensors", "embeddings.npz",
     }  # fmt: skip
     assert "soft_labels.csv" not in done.stdout
+    assert summary_of(folder)["told_apart_by_size"] is None  # nobody to ask yet
     for step in ("label", "train", "evaluate"):
         done = warm_cli(step, folder)
         assert done.returncode == 0, done.stderr
+    assert isinstance(summary_of(folder)["told_apart_by_size"], list)
     assert differing(fingerprint(folder), fingerprint(tiny_run)) == []
     timed = {"minutes", "minutes_per_step"}
     one, other = summary_of(folder), summary_of(tiny_run)

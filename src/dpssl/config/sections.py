@@ -130,7 +130,10 @@ class AugmentConfig(Section):
     cutout: float = option(0.5, "side of the grey square as a share of the shorter side; 0 = off", least=0, most=1)
     interpolation: str = option("nearest", "of rotation and shear", choices=("nearest", "bilinear"))
     zoom: float = option(
-        1.0, "strong view: by chance enlarged or made smaller, by up to this factor; 1 = never", least=1, most=4
+        1.0,
+        "strong view: with the chance --op-probability enlarged or made smaller, by up to this factor; 1 = never",
+        least=1,
+        most=4,
     )
 
     def __post_init__(self) -> None:

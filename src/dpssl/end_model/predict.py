@@ -1,4 +1,4 @@
-"""What a trained end model says of images: class probabilities and features, un-augmented.
+"""What a trained end model says of images: class probabilities and features, un-augmented unless asked otherwise.
 
 Where several processes work together, each looks at its share of the images and all of them get every answer.
 """
@@ -17,9 +17,11 @@ CHUNK = 1024  # images in memory at a time
 
 
 @torch.no_grad()
-def predict_probabilities(network: nn.Module, bank: ImageBank) -> Tensor:
-    """Class probabilities (n, C) of every image of `bank`, on the CPU."""
-    return _answers(lambda inputs: torch.softmax(cast(Tensor, network(inputs)), -1), bank)
+def predict_probabilities(
+    network: nn.Module, bank: ImageBank, view: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """Class probabilities (n, C) of every image of `bank`, or of the `view` of it that is asked for, on the CPU."""
+    return _answers(lambda inputs: torch.softmax(cast(Tensor, network(inputs)), -1), bank, view)
 
 
 @torch.no_grad()
@@ -28,6 +30,9 @@ def embed(network: Classifier, bank: ImageBank) -> Tensor:
     return _answers(network.features, bank)
 
 
-def _answers(ask: Callable[[Tensor], Tensor], bank: ImageBank) -> Tensor:
+def _answers(
+    ask: Callable[[Tensor], Tensor], bank: ImageBank, view: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     chunks = bank.chunks(CHUNK, *my_rows(len(bank)))
-    return all_rows(torch.cat([ask(bank.network_input(images)).cpu() for images in chunks]), len(bank))
+    shown = chunks if view is None else map(view, chunks)
+    return all_rows(torch.cat([ask(bank.network_input(images)).cpu() for images in shown]), len(bank))

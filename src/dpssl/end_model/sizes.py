@@ -2,7 +2,7 @@
 
 A thing seen closer is the same thing. Where answers of one class become another as the image is enlarged, and the other
 way round as it is made smaller, size is what tells the two apart. With few labels it easily is: those of one class may
-all be seen whole and those of the other from near.
+mostly be seen whole and those of the other from near.
 """
 
 from typing import Any
@@ -10,29 +10,36 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from dpssl.data.batches import ImageBank
 from dpssl.data.geometry import zoom
 from dpssl.end_model.predict import predict_probabilities
 
-N_ASKED = 3000  # images, each three times: what training sees in ten steps
+ASKED_PER_CLASS = 300  # images, each three times
 ENLARGED, SMALLER = 0.75, 1.4  # part of each side that is shown
 MANY = 0.08  # of a class, both ways
 FEW_ANSWERS = 30  # of a class: their shares say nothing
 
 
-def told_apart_by_size(network: nn.Module, bank: ImageBank, images: NDArray[np.uint8]) -> list[dict[str, Any]]:
-    """The pairs of classes that change places with the size of an image, those that change most first.
+def images_to_ask(candidates: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """Evenly spread ones of the candidates, enough for every class."""
+    n_asked = min(len(candidates), ASKED_PER_CLASS * n_classes)
+    return np.asarray(candidates[np.linspace(0, len(candidates) - 1, n_asked).astype(int)])
+
+
+def told_apart_by_size(network: nn.Module, bank: ImageBank) -> list[dict[str, Any]]:
+    """The pairs of classes that change places with the size of the images of `bank`, those that change most first.
 
     `near` and `far` are their numbers, `enlarged` the share of the answers `far` that become `near`, `smaller` that of
-    the answers `near` that become `far`. `images` are (n, H, W, channels); `bank` has their normalisation.
+    the answers `near` that become `far`. Only what one change of size does beyond the other counts for a pair: classes
+    that any change mixes up are not told apart by size.
     """
-    asked = images[np.linspace(0, len(images) - 1, min(len(images), N_ASKED)).astype(int)]
-    whole = answers(network, bank, asked)
-    enlarged = becomes(whole, answers(network, bank, asked, part=ENLARGED))
-    smaller = becomes(whole, answers(network, bank, asked, part=SMALLER))
-    both_ways = np.minimum(enlarged, smaller.T)  # [far, near]
+    whole = answers(network, bank)
+    enlarged = becomes(whole, answers(network, bank, part=ENLARGED))
+    smaller = becomes(whole, answers(network, bank, part=SMALLER))
+    by_size = enlarged - smaller
+    both_ways = np.minimum(by_size, -by_size.T)  # [far, near]
     pairs = [(float(both_ways[far, near]), int(far), int(near)) for far, near in np.argwhere(both_ways >= MANY)]
     return [
         {
@@ -42,24 +49,18 @@ def told_apart_by_size(network: nn.Module, bank: ImageBank, images: NDArray[np.u
             "smaller": round(float(smaller[near, far]), 4),
         }
         for _, far, near in sorted(pairs, reverse=True)
-        if far != near
     ]
 
 
 def answers(
-    network: nn.Module,
-    bank: ImageBank,
-    images: NDArray[np.uint8],
-    *,
-    part: float = 1.0,
-    down: float = 0.5,
-    right: float = 0.5,
+    network: nn.Module, bank: ImageBank, *, part: float = 1.0, down: float = 0.5, right: float = 0.5
 ) -> NDArray[np.bool_]:
     """(n, C): what the network answers when it is shown a part, as in dpssl.data.geometry.zoom; one is true of each."""
-    pixels = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
-    place = (torch.full((len(images),), value) for value in (part, down, right))
-    shown = zoom(pixels, *place).permute(0, 2, 3, 1).numpy()
-    probabilities = predict_probabilities(network, bank.with_images(shown)).numpy()
+
+    def shown(images: Tensor) -> Tensor:
+        return zoom(images, *(torch.full((len(images),), value, device=images.device) for value in (part, down, right)))
+
+    probabilities = predict_probabilities(network, bank, shown if part != 1 else None).numpy()
     return np.asarray(np.arange(probabilities.shape[1]) == probabilities.argmax(1)[:, None])
 
 

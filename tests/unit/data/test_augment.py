@@ -204,18 +204,20 @@ def test_torch_compile_takes_the_strong_view_whole():
 
 
 @pytest.mark.gpu
-def test_strong_view_can_be_captured_in_a_cuda_graph():
+@pytest.mark.parametrize("factor", [1.0, 1.6])
+def test_strong_view_can_be_captured_in_a_cuda_graph(factor):
+    chosen = Augmentation(zoom=factor)
     draws = generator(3, "cuda")
     images = noise(64, 3, 32, 32).cuda()
-    strong_view(images, Augmentation(), draws)  # makes the constants
+    strong_view(images, chosen, draws)  # makes the constants
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(draws)
     with torch.cuda.graph(graph):
-        captured = strong_view(images, Augmentation(), draws)
+        captured = strong_view(images, chosen, draws)
     draws.manual_seed(11)
     graph.replay()
     first = captured.clone()
     graph.replay()
     assert not torch.equal(captured, first)  # every replay draws anew
-    assert torch.equal(strong_view(images, Augmentation(), generator(11, "cuda")), first)
+    assert torch.equal(strong_view(images, chosen, generator(11, "cuda")), first)

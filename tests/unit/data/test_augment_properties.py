@@ -28,6 +28,7 @@ def both_views(images, chosen, seed):
         max_level=st.integers(2, 11),
         cutout=st.floats(0, 1),
         interpolation=st.sampled_from(["nearest", "bilinear"]),
+        zoom=st.floats(1, 4),
     ),
     seed=st.integers(0, 2**32),
 )

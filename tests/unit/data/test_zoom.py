@@ -10,8 +10,6 @@ from dpssl.data.augment import Augmentation, Augmenter, apply_strong, draw_stron
 from dpssl.data.geometry import zoom
 from dpssl.data.share import WHOLE, Share
 
-STILL = {"flip": False, "shift": 0.0, "n_ops": 0, "cutout": 0.0}  # a strong view that only zooms
-
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
@@ -83,12 +81,12 @@ def test_a_factor_of_one_draws_nothing():
 
 
 def test_the_strong_view_zooms_first():
-    images = noise(16, 3, 12, 12)
-    view = strong_view(images, Augmentation(**STILL, zoom=2.0), generator(3))
-    draw = draw_strong(images, Augmentation(**STILL, zoom=2.0), generator(3)).zoom
-    assert draw is not None
-    assert torch.equal(view, zoom(images, *draw))
-    assert not torch.equal(view, images)
+    images, chosen = noise(16, 3, 12, 12), Augmentation(zoom=2.0)
+    draw = draw_strong(images, chosen, generator(3))
+    assert draw.zoom is not None
+    expected = apply_strong(zoom(images, *draw.zoom), chosen, draw._replace(zoom=None))
+    assert torch.equal(strong_view(images, chosen, generator(3)), expected)
+    assert not torch.equal(expected, apply_strong(images, chosen, draw._replace(zoom=None)))
 
 
 @pytest.mark.parametrize("rank", [0, 3])

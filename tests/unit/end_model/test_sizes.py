@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dpssl.data.batches import ImageBank
 from dpssl.end_model import sizes
-from dpssl.end_model.sizes import answers, becomes, told_apart_by_size
+from dpssl.end_model.sizes import answers, becomes, images_to_ask, told_apart_by_size
 
 FAR, NEAR, RED = 0, 1, 2
 
@@ -45,14 +45,14 @@ def bank() -> ImageBank:
 
 
 def test_a_rule_by_size_is_found_with_its_direction(bank: ImageBank) -> None:
-    (pair,) = told_apart_by_size(ByBrightArea(), bank, squares())
+    (pair,) = told_apart_by_size(ByBrightArea(), bank)
     assert (pair["far"], pair["near"]) == (FAR, NEAR)
     assert pair["enlarged"] >= sizes.MANY
     assert pair["smaller"] >= sizes.MANY
 
 
 def test_a_rule_by_colour_is_not(bank: ImageBank) -> None:
-    assert told_apart_by_size(ByColour(), bank, squares()) == []
+    assert told_apart_by_size(ByColour(), bank) == []
 
 
 def test_the_shares_are_those_of_the_answers() -> None:
@@ -67,22 +67,31 @@ def test_answers_of_a_few_images_say_nothing() -> None:
 
 
 def test_a_whole_image_is_answered_as_it_is(bank: ImageBank) -> None:
-    found = answers(ByBrightArea(), bank, squares(6))
+    found = answers(ByBrightArea(), bank)[:6]
     assert found.sum(1).tolist() == [1] * 6
     assert found.argmax(1).tolist() == [NEAR, NEAR, NEAR, NEAR, FAR, RED]  # 18 of 32 pixels are .32 of the area
-    enlarged = answers(ByBrightArea(), bank, squares(6), part=0.5)
+    enlarged = answers(ByBrightArea(), bank, part=0.5)[:6]
     assert enlarged.argmax(1)[:5].tolist() == [NEAR] * 5
 
 
-def test_a_large_set_is_asked_in_part(bank: ImageBank, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "N_ASKED", 120)
-    asked = []
-    original = sizes.answers
+def test_the_images_asked_are_spread_evenly() -> None:
+    assert images_to_ask(np.arange(100, 5000), 2).tolist()[:3] == [100, 108, 116]
+    assert len(images_to_ask(np.arange(5000), 2)) == 2 * sizes.ASKED_PER_CLASS
+    assert images_to_ask(np.arange(7), 10).tolist() == list(range(7))
 
-    def counted(*arguments: object, **place: float) -> np.ndarray:
-        asked.append(len(arguments[2]))  # type: ignore[arg-type]
-        return original(*arguments, **place)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sizes, "answers", counted)
-    told_apart_by_size(ByBrightArea(), bank, squares())
-    assert asked == [120, 120, 120]
+class ByFinestDetail(nn.Module):
+    """Calls an image by one pixel against its neighbour: any resampling changes that, whichever way it goes."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        difference = inputs[:, 0, 4, 4] - inputs[:, 0, 4, 5]
+        return 50 * torch.stack([difference, -difference], 1)
+
+
+def test_classes_that_any_change_mixes_up_are_not_named() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (600, 32, 32, 1), dtype=np.uint8)
+    bank = ImageBank.from_numpy(noise, torch.device("cpu"))
+    whole = answers(ByFinestDetail(), bank)
+    changed = [becomes(whole, answers(ByFinestDetail(), bank, part=part)) for part in (sizes.ENLARGED, sizes.SMALLER)]
+    assert min(table[0, 1] for table in changed) > 2 * sizes.MANY  # both mix them up
+    assert told_apart_by_size(ByFinestDetail(), bank) == []
