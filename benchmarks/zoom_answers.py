@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from results_file import REPOSITORY, commit, write_results
 
-from dpssl.end_model.sizes import answers, becomes
+from dpssl.end_model.sizes import answers, becomes, images_to_ask
 from dpssl.end_model.storage import load_end_model
 from dpssl.runs import Run, open_run
 
-N_IMAGES = 6000
+PER_CLASS = 600  # images
 # Part of each side that is shown, and where it lies: down, right.
 VIEWS = {
     "middle, part .75": (0.75, 0.5, 0.5),
@@ -33,8 +33,7 @@ VIEWS = {
 def measured(run: Run) -> dict[str, Any]:
     """For every view, the share of the images of each answer (rows) that get each answer now (columns)."""
     model = load_end_model(run.folder, torch.device("cpu"))
-    rows = run.split.unlabeled
-    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), N_IMAGES)).astype(int)]
+    rows = images_to_ask(run.split.unlabeled, run.dataset.n_classes, PER_CLASS)
     bank = model.bank.with_images(run.dataset.images[rows])
 
     def ask(part: float, down: float, right: float) -> np.ndarray:

@@ -22,9 +22,9 @@ MANY = 0.08  # of a class, both ways
 FEW_ANSWERS = 30  # of a class: their shares say nothing
 
 
-def images_to_ask(candidates: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+def images_to_ask(candidates: NDArray[np.int64], n_classes: int, per_class: int = ASKED_PER_CLASS) -> NDArray[np.int64]:
     """Evenly spread ones of the candidates, enough for every class."""
-    n_asked = min(len(candidates), ASKED_PER_CLASS * n_classes)
+    n_asked = min(len(candidates), per_class * n_classes)
     return np.asarray(candidates[np.linspace(0, len(candidates) - 1, n_asked).astype(int)])
 
 
