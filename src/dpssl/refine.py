@@ -44,9 +44,10 @@ def start_refined(parent: Run, out: str | None = None, refine_steps: int = 0) ->
             f"{parent.folder.path(CORRECTIONS)}: holds no decision to learn from; make some with "
             f"`dpssl review {parent.folder.folder}`"
         )
-    labels = with_labels(parent.dataset, *corrected(parent, decisions))
+    dataset, split = with_labels(parent.dataset, *corrected(parent, decisions))
+    split = split.trusting(parent.split.trusted, parent.split.trusted_labels)  # but for those decided on now
     config = _settings(parent, refine_steps)
-    return derive_run(parent, config, labels, out, lambda folder: _write_start(folder, parent, decisions))
+    return derive_run(parent, config, (dataset, split), out, lambda folder: _write_start(folder, parent, decisions))
 
 
 def corrected(parent: Run, decisions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

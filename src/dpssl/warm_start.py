@@ -82,10 +82,10 @@ def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch
         drawn = scale_free_norm(network.backbone)
         share_batch_statistics(network, share, distributed.add_up)
         optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
-        draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of the warm start"))
+        draws = torch.Generator(device).manual_seed(stream_seed(config.run, "draws of the warm start"))
         n_drawn = min(settings.warm_batch_size, len(pool))  # no image is to be told from itself
         source = Source(pool, n_drawn, "evenly", "--warm-batch-size")
-        feed = Feed(bank, [source], stream_seed(config.run.seed, f"images of stage {STAGE}"), share)
+        feed = Feed(bank, [source], stream_seed(config.run, f"images of stage {STAGE}"), share)
 
         def view(images: Tensor) -> Tensor:
             whole = draw_view(n_drawn, settings.warm_crop, config.augment.flip, draws, device)
@@ -121,7 +121,7 @@ def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch
 def _start(config: Config, bank: ImageBank) -> Projected:
     """The network on the bank's device, with drawn weights."""
     n_channels = bank.images.shape[1]
-    generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of the warm start"))
+    generator = torch.Generator().manual_seed(stream_seed(config.run, "weights of the warm start"))
     network = Projected(build_backbone(config.backbone, n_channels))
     start_backbone(network.backbone, config.backbone, n_channels, generator)
     for layer in (network.hidden, network.embedded):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 import dpssl.baselines.trainer as baseline_trainer
 import dpssl.labeling.train as labeling_train
-from dpssl.config import Config, with_values
+from dpssl.config import Config, RunConfig, with_values
 from dpssl.data.batches import ImageBank
 from dpssl.training import stage
 from dpssl.training.seeds import stream_seed
@@ -110,8 +111,8 @@ def eager_steps() -> Iterator[None]:
 def other_views() -> Iterator[None]:
     """Views are drawn from another seed; images, their order and the first weights stay those of the run."""
 
-    def shifted(seed: int, purpose: str) -> int:
-        return stream_seed(seed + 1 if purpose.startswith("draws of") else seed, purpose)
+    def shifted(run: RunConfig, purpose: str) -> int:
+        return stream_seed(replace(run, seed=run.seed + 1) if purpose.startswith("draws of") else run, purpose)
 
     modules = (labeling_train, baseline_trainer)
     try:

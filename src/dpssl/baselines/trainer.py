@@ -61,7 +61,7 @@ def train_baseline(
             config.optim.ema_decay,
         )
         feed = start_feed(bank, labeled, unlabeled_pool(labels, settings.labeled_in_unlabeled), config)
-        draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of fit"))
+        draws = torch.Generator(device).manual_seed(stream_seed(config.run, "draws of fit"))
         learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
 
         def compute() -> LossAndMetrics:
@@ -85,7 +85,7 @@ def train_baseline(
 def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImages) -> tuple[Classifier, System]:
     """Classifier and system on the bank's device, with drawn weights."""
     device, n_channels = bank.device, bank.images.shape[1]
-    generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of fit"))
+    generator = torch.Generator().manual_seed(stream_seed(config.run, "weights of fit"))
     network = Classifier(build_backbone(config.backbone, n_channels), n_classes)
     start_backbone(network.backbone, config.backbone, n_channels, generator)
     initialize_head(network.head, generator)
@@ -114,7 +114,7 @@ def start_feed(bank: ImageBank, labeled: LabeledImages, pool: Tensor, config: Co
         Source(labeled.positions, settings.batch_size, "evenly", "--batch-size"),
         Source(pool, n_unlabeled, "any", "--batch-size times --unlabeled-ratio"),
     ]
-    return Feed(bank, sources, stream_seed(config.run.seed, f"images of stage {STAGE}"))
+    return Feed(bank, sources, stream_seed(config.run, f"images of stage {STAGE}"))
 
 
 def next_batch(feed: Feed, labels: Tensor) -> Batch:

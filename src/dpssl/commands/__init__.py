@@ -1,6 +1,6 @@
 """The commands of `dpssl`, one module a subject."""
 
-from dpssl.commands import data, export, fit, paper, predict, refine, report, review, steps
+from dpssl.commands import combine, data, export, fit, paper, predict, refine, report, review, steps
 from dpssl.commands.command import Command
 
 ALL: tuple[Command, ...] = (
@@ -8,6 +8,7 @@ ALL: tuple[Command, ...] = (
     *report.COMMANDS,
     *review.COMMANDS,
     *refine.COMMANDS,
+    *combine.COMMANDS,
     *data.COMMANDS,
     *fit.COMMANDS,
     *export.COMMANDS,

@@ -85,6 +85,9 @@ def flag(name: str) -> str:
 @dataclass(frozen=True)
 class RunConfig(Section):
     seed: int = option(1, "seed of the split, the weights and every draw", least=0, most=2**31)
+    repeat: int = option(
+        0, "another number trains again on the same labels and test images, with other weights and draws", least=0
+    )
     device: str = option("auto", "cpu, cuda, or auto: cuda where there is one", choices=("auto", "cpu", "cuda"))
     max_minutes: float = option(
         0.0, "have a run done in this many minutes, or stopped cleanly, for `dpssl resume`; 0 = no limit", least=0

@@ -2,7 +2,7 @@
 
 `labeled` and `unlabeled` part the images of the dataset, but for those that a person found to be of no class. As in
 FixMatch, training draws its unlabelled batches from all of them, labelled ones included (`--labeled-in-unlabeled`);
-annotation metrics, though, count `unlabeled` alone: a given label is no annotation.
+annotation metrics, though, count `unlabeled` alone: a given label is no annotation, a trusted one (`dpssl combine`) is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,10 @@ Positions = NDArray[np.int64]
 LEAVE_SOME = "leave some of them unlabelled"  # where a person gave them all
 
 
+def _none() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True)
 class Split:
     """Positions into the images (labelled, unlabelled) and test images of the dataset that came with it."""
@@ -31,14 +35,22 @@ class Split:
     unlabeled: Positions  # (n - n_labels,) ascending
     test: Positions  # (m,) into test_images
     given_labels: Labels  # (n,) -1 for the unlabelled
-    left_out: Positions = field(default_factory=lambda: np.empty(0, np.int64))  # of none of the classes, a person said
+    left_out: Positions = field(default_factory=_none)  # of none of the classes, a person said
+    trusted: Positions = field(default_factory=_none)  # unlabelled ones on which several runs agree
+    trusted_labels: Labels = field(default_factory=_none)  # and what they say
 
     @property
     def training_labels(self) -> Labels:
-        """(n,) what training may know: given labels, UNLABELED, or LEFT_OUT."""
+        """(n,) what training may know: given and trusted labels, UNLABELED, or LEFT_OUT."""
         labels = self.given_labels.copy()
+        labels[self.trusted] = self.trusted_labels
         labels[self.left_out] = LEFT_OUT
         return labels
+
+    def trusting(self, trusted: Positions, labels: Labels) -> "Split":
+        """The same split with other trusted labels; those of images that are not `unlabeled` are dropped."""
+        kept = np.isin(trusted, self.unlabeled)
+        return replace(self, trusted=trusted[kept], trusted_labels=labels[kept])
 
 
 def make_split(
@@ -111,11 +123,13 @@ def split_as_asked(dataset: Dataset, settings: DataConfig, seed: int) -> tuple[D
 def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
     """The split as ids, so that it outlives the order of the rows."""
     left_out = {"left_out": dataset.ids[split.left_out].tolist()} if len(split.left_out) else {}
+    trusted = dict(zip(dataset.ids[split.trusted].tolist(), split.trusted_labels.tolist(), strict=True))
     return {
         "labeled": {str(dataset.ids[row]): int(split.given_labels[row]) for row in split.labeled},
         "unlabeled": dataset.ids[split.unlabeled].tolist(),
         "test": dataset.test_ids[split.test].tolist(),
         **left_out,
+        **({"trusted": trusted} if trusted else {}),
     }
 
 
@@ -125,6 +139,7 @@ def split_from_json(dataset: Dataset, document: Mapping[str, Any]) -> tuple[Data
         labeled = {str(name): int(label) for name, label in document["labeled"].items()}
         unlabeled, test = list(map(str, document["unlabeled"])), list(map(str, document["test"]))
         left_out = list(map(str, document.get("left_out", [])))
+        trusted = {str(name): int(label) for name, label in document.get("trusted", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"split.json: misses `labeled`, `unlabeled` or `test` ({error!r}); start a new run") from error
     if len(dataset.test_images) == 0:
@@ -133,7 +148,12 @@ def split_from_json(dataset: Dataset, document: Mapping[str, Any]) -> tuple[Data
     _check_same_ids(dataset.test_ids, test)
     given = np.full(len(dataset.ids), UNLABELED, dtype=np.int64)
     given[_positions(dataset.ids, list(labeled))] = list(labeled.values())
-    return with_labels(dataset, given, _positions(dataset.ids, left_out))
+    dataset, split = with_labels(dataset, given, _positions(dataset.ids, left_out))
+    labels = np.array(list(trusted.values()), dtype=np.int64)
+    outside = (labels < 0) | (labels >= dataset.n_classes)
+    if outside.any():
+        raise InputError(f"split.json: the trusted label {labels[outside][0]} is no class; start a new run")
+    return dataset, split.trusting(_positions(dataset.ids, list(trusted)), labels)
 
 
 def with_labels(

@@ -54,7 +54,7 @@ def train_end_model(
     n_classes = soft_labels.shape[1]
     with batch_that_fits("--end-batch-size", settings.end_batch_size):
         network = build_classifier(config, n_classes, bank.images.shape[1], backbone)
-        generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 3"))
+        generator = torch.Generator().manual_seed(stream_seed(config.run, "weights of step 3"))
         if backbone is None:  # one that was passed in may be pretrained
             start_backbone(network.backbone, config.backbone, bank.images.shape[1], generator)
         initialize_head(network.head, generator)
@@ -65,7 +65,7 @@ def train_end_model(
         network.to(device).train()
         share_batch_statistics(network, distributed.share(), distributed.add_up)
         optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay)
-        draws = torch.Generator(device).manual_seed(stream_seed(config.run.seed, "draws of step 3"))
+        draws = torch.Generator(device).manual_seed(stream_seed(config.run, "draws of step 3"))
         labels = given_labels.to(device)
         pool = unlabeled_pool(given_labels, config.labeling.labeled_in_unlabeled)
         targets = soft_labels.to(device, torch.float32)
@@ -77,7 +77,7 @@ def train_end_model(
                 Source(LabeledImages.of(given_labels).positions, settings.end_batch_size, "evenly", "--end-batch-size"),
                 Source(usable, n_soft, "any", "--end-batch-size times --end-unlabeled-ratio"),
             ],
-            stream_seed(config.run.seed, f"images of stage {STAGE}"),
+            stream_seed(config.run, f"images of stage {STAGE}"),
             distributed.share(),
         )
         augment = Augmenter(config.augment, draws, compiles(device, config.optim.compile), feed.share)

@@ -60,7 +60,7 @@ def start_network(
 
     `backbone_start` are weights of the backbone in place of drawn ones.
     """
-    generator = torch.Generator().manual_seed(stream_seed(config.run.seed, "weights of step 1"))
+    generator = torch.Generator().manual_seed(stream_seed(config.run, "weights of step 1"))
     n_channels = bank.images.shape[1]
     network = build_network(config, n_classes, n_channels)
     start_backbone(network.backbone, config.backbone, n_channels, generator)
@@ -70,7 +70,7 @@ def start_network(
     network.to(bank.device)
     if isinstance(network.pooling, FeatureTransform):
         positions = draw_any(len(bank), min(N_START_IMAGES, len(bank)), generator)
-        centers_seed = stream_seed(config.run.seed, "centres")
+        centers_seed = stream_seed(config.run, "centres")
         device_generator = torch.Generator(bank.device).manual_seed(centers_seed)
         with torch.no_grad():
             features = network.backbone(bank.network_input(bank.take(positions)))
@@ -117,7 +117,7 @@ def train_lfs(
         optimizer = FlatSGD(
             network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
         )
-        generator = torch.Generator(bank.device).manual_seed(stream_seed(config.run.seed, "draws of step 1"))
+        generator = torch.Generator(bank.device).manual_seed(stream_seed(config.run, "draws of step 1"))
         network.train()
         setup = _Setup(
             network,
@@ -154,7 +154,7 @@ class _Setup:
         return Source(positions, self.config.labeling.batch_size, "evenly", "--batch-size")
 
     def feed(self, stage: str, *sources: Source) -> Feed:
-        seed = stream_seed(self.config.run.seed, f"images of stage {stage}")
+        seed = stream_seed(self.config.run, f"images of stage {stage}")
         return Feed(self.bank, sources, seed, distributed.share())
 
 

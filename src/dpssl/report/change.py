@@ -1,5 +1,6 @@
-"""What a refinement has changed: the run it started from beside the run as it is now."""
+"""What a run came from: the run that it refines beside what it changed, or the runs that it combines."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from dpssl.report.gallery import Picture, picture
 from dpssl.report.names import percent, probability, shown
 
 START, REFINED, LABELS_BEFORE = "start", "refined.json", "labels.npz"  # what `dpssl refine` leaves of the run before
+COMBINED = "combined.json"  # what `dpssl combine` notes about the runs before
 MOST_PICTURES = 12
 
 
@@ -64,6 +66,37 @@ def read_change(contents: RunContents, labels: Labels | None) -> Change | None:
             for at in surest_first[:MOST_PICTURES]
         ],
     )
+
+
+@dataclass(frozen=True)
+class Combination:
+    n_trusted: int
+    agreement: str
+    parts: list["Part"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the runs that were combined, or the run that came of it; the accuracies need the truth."""
+
+    name: str
+    annotation: str
+    test: str
+
+
+def read_combination(contents: RunContents) -> Combination | None:
+    """None where the run combines no others."""
+    if not contents.folder.has(f"{START}/{COMBINED}"):
+        return None
+    noted = contents.folder.read_json(f"{START}/{COMBINED}")
+    names = [shown(name) for name in noted["combined_from"]]
+    found = [_part(name, summary) for name, summary in zip(names, noted["summaries"], strict=True)]
+    return Combination(noted["n_trusted"], percent(noted["agreement"]), [*found, _part("this run", contents.summary)])
+
+
+def _part(name: str, summary: Mapping[str, float | None]) -> Part:
+    annotation, test = summary.get("annotation_accuracy"), summary.get("test_accuracy")
+    return Part(name, *("" if score is None else percent(score) for score in (annotation, test)))
 
 
 def _scores(contents: RunContents, noted: dict[str, dict[str, float | None]]) -> list[BeforeAndAfter]:

@@ -14,7 +14,7 @@ from dpssl.config import Config, flag, options
 from dpssl.data.split import Split
 from dpssl.data.table import Dataset
 from dpssl.report.advice import advise
-from dpssl.report.change import read_change
+from dpssl.report.change import read_change, read_combination
 from dpssl.report.contents import RunContents, read_contents
 from dpssl.report.evaluation import Evaluation, evaluate_labels
 from dpssl.report.gallery import class_galleries
@@ -97,6 +97,7 @@ def _sections(contents: RunContents) -> dict[str, Any]:
         "method": contents.config.baseline.method,
         "headlines": headlines(contents),
         "change": read_change(contents, labels),
+        "combination": read_combination(contents),
         "advice": advise(contents, lfs),
         "confidence_plots": confidence_plots(labels, names, evaluation) if labels is not None else None,
         "class_plots": class_plots(contents, labels, evaluation) if labels is not None else None,

@@ -1,0 +1,40 @@
+"""`dpssl combine RUN RUN`: a new run that learns from what several others agree on."""
+
+import argparse
+import sys
+from typing import Any
+
+from dpssl.commands.command import Command
+from dpssl.commands.flags import add_settings
+from dpssl.commands.session import finish, say_start
+from dpssl.config import with_values
+
+SECTIONS = ("run", "augment", "optim", "warm_start", "labeling", "label_model", "end_model")
+
+
+def run_combine(chosen: dict[str, Any]) -> int:
+    from dpssl.combine import start_combined
+    from dpssl.pipeline import run_all
+    from dpssl.runs import open_run
+
+    parents = [open_run(source, writes=False) for source in chosen["sources"]]
+    highest = max(parent.config.run.repeat for parent in parents)
+    config = with_values(parents[0].config, {"repeat": highest + 1, **chosen["set"]})
+    run = start_combined(parents, config, chosen["out"], chosen["trust"])
+    say_start(run)
+    print(f"takes {len(run.split.trusted):,} labels as given, on which the runs agree most surely", file=sys.stderr)
+    return finish(run, run_all)
+
+
+def _add_combine(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "sources", metavar="RUN", nargs="+", help="two or more runs on the same images and labels (`--repeat`)"
+    )
+    command.add_argument("--out", help="new run folder; default: the next free one under runs/")
+    command.add_argument(
+        "--trust", type=float, default=0.7, help="share of the unlabelled images whose common label is taken as given"
+    )
+    add_settings(command, SECTIONS, without=("seed",))
+
+
+COMMANDS = (Command("combine", "learn from what several runs agree on, in a new run", _add_combine, run_combine),)
