@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from results_file import REPOSITORY, commit, write_results
 
-from dpssl.combine import TRUST, start_combined
+from dpssl.combine import start_combined
 from dpssl.config import load_preset, with_values
+from dpssl.constants import TRUSTED_SHARE
 from dpssl.pipeline import evaluate, run_all
 from dpssl.runs import Run, start_run
 
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 rows.append(measured(n_labels, seed, chosen.steps, chosen.threads, Path(folder)))
             print(rows[-1], flush=True)
-            write_results(chosen.out, {"commit": commit(), "steps": chosen.steps, "trust": TRUST, "rows": rows})
+            write_results(chosen.out, {"commit": commit(), "steps": chosen.steps, "trust": TRUSTED_SHARE, "rows": rows})
 
 
 if __name__ == "__main__":

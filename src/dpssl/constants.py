@@ -10,3 +10,5 @@ LEFT_OUT = -2  # among the labels that training sees: an image of none of the cl
 # times longer on a busy machine; threads that sleep at once are slow to wake. A thousand turns, some 30 µs, are enough:
 # digits on two quiet cores 47 ms a step, with none 60, with 200,000 49; beside two busy processes 202 against 233.
 THREADS_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+# Of the unlabelled images, what `dpssl combine` takes as given: CIFAR-10 with 40 labels, two runs: 99.2 % of it is right.
+TRUSTED_SHARE = 0.7

@@ -7,6 +7,7 @@ of its own. Truth is read in `evaluate` alone.
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from dpssl.baselines.registry import SYSTEMS
@@ -24,6 +25,7 @@ from dpssl.end_model.train import STAGE as STAGE_END
 from dpssl.end_model.train import train_end_model
 from dpssl.errors import InputError
 from dpssl.label_model import LabelModel, confidence_for, covered
+from dpssl.label_model.together import common_labels
 from dpssl.labeling.train import STAGE_MCL, STAGE_SSL, build_network, train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
 from dpssl.nets.classifier import Classifier
@@ -45,7 +47,8 @@ RESULTS = {  # of each step, in order; its first file is written last, and tells
     "label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL),
     "train": (END_MODEL, EMBEDDINGS),
 }
-START = "start"  # folder of what a refined run starts from
+START = "start"  # folder of what a run starts from that refines or combines others
+COMMON = "common.npz"  # there: what the runs that are combined say together
 NORMALISATION = ("mean", "std")  # of the images, beside the weights of an end model
 STAGES = {"warm": (STAGE_WARM,), "lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
 
@@ -139,9 +142,13 @@ def _fit_label_model(run: Run, watch: Watch) -> None:
     confidence = confidence_for(settings.label_model, file.confidence) if settings.use_confidence else None
     balance = class_prior(settings.class_prior, run.split.given_labels, run.dataset.n_classes)
     model.fit(file.votes, run.split.given_labels, confidence, file.specialties, class_balance=balance)
-    soft_labels = model.predict_proba(file.votes, confidence)
+    soft_labels, has_votes = model.predict_proba(file.votes, confidence), covered(file.votes)
     model.save(run.folder.path(LABEL_MODEL))
-    run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, covered(file.votes))
+    if run.folder.has(f"{START}/{COMMON}"):
+        before = run.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "covered")
+        soft_labels = common_labels(np.stack([before["soft_labels"], soft_labels]), model.class_balance_)
+        has_votes |= before["covered"]
+    run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, has_votes)
 
 
 def train_classifier(run: Run) -> None:

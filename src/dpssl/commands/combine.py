@@ -8,6 +8,7 @@ from dpssl.commands.command import Command
 from dpssl.commands.flags import add_settings
 from dpssl.commands.session import finish, say_start
 from dpssl.config import with_values
+from dpssl.constants import TRUSTED_SHARE
 
 SECTIONS = ("run", "augment", "optim", "warm_start", "labeling", "label_model", "end_model")
 
@@ -32,7 +33,10 @@ def _add_combine(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--out", help="new run folder; default: the next free one under runs/")
     command.add_argument(
-        "--trust", type=float, default=0.7, help="share of the unlabelled images whose common label is taken as given"
+        "--trust",
+        type=float,
+        default=TRUSTED_SHARE,
+        help=f"share of the unlabelled images whose common label is taken as given; default: {TRUSTED_SHARE}",
     )
     add_settings(command, SECTIONS, without=("seed",))
 

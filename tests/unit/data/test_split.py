@@ -292,3 +292,27 @@ def test_the_labels_a_class_has_are_said() -> None:
     given_labels = [0, 0, 0, 1, 2, 2, -1]
     unbalanced = make_split(a_dataset(given_labels, given_labels), 4, seed=0)
     assert labels_a_class(*unbalanced) == "1 (class-1) to 3 (class-0) a class"
+
+
+def test_trusted_labels_are_for_training_alone() -> None:
+    whole = a_dataset([0, 1] * 10)
+    dataset, split = make_split(whole, 4, seed=0)
+    rows = split.unlabeled[:3]
+    trusting = split.trusting(
+        np.array([*rows, split.labeled[0]]), np.array([1, 0, 1, 1 - split.given_labels[split.labeled[0]]])
+    )
+    assert trusting.trusted.tolist() == rows.tolist(), "a given label is never overruled"
+    assert trusting.training_labels[rows].tolist() == [1, 0, 1]
+    assert (trusting.given_labels == split.given_labels).all()
+    assert (trusting.unlabeled == split.unlabeled).all()
+    _, restored = split_from_json(whole, json.loads(json.dumps(split_to_json(dataset, trusting))))
+    assert (restored.training_labels == trusting.training_labels).all()
+    assert "trusted" not in split_to_json(dataset, split)
+
+
+def test_a_damaged_trusted_label_is_named() -> None:
+    whole = a_dataset([0, 1] * 10)
+    dataset, split = make_split(whole, 4, seed=0)
+    document = split_to_json(dataset, split) | {"trusted": {str(dataset.ids[split.unlabeled[0]]): 7}}
+    with pytest.raises(InputError, match="trusted label 7"):
+        split_from_json(whole, document)

@@ -1,0 +1,69 @@
+"""How right the labels are that finished runs give together, and each alone, by how many of them are trusted.
+
+    python benchmarks/agreement.py runs/plain runs/zoomed       # -> results/agreement.json
+
+What `dpssl combine` would train on, scored with the truth; no network is run. Beside it what label models make of the
+votes of all runs put side by side.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from results_file import REPOSITORY, commit, write_results
+
+from dpssl.label_model import LabelModel, confidence_for
+from dpssl.label_model.together import common_labels, surest
+from dpssl.runs import Run, open_run
+
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+ONE_MODEL = ("majority", "paper", "adaptive")  # for the votes of all runs
+
+
+def scored(runs: Sequence[Run]) -> dict[str, Any]:
+    dataset, rows = runs[0].dataset, runs[0].split.unlabeled
+    files = [run.folder.read_soft_labels(dataset.ids) for run in runs]
+    soft_labels = np.stack([file.soft_labels[rows] for file in files]).astype(np.float64)
+    common = common_labels(soft_labels, soft_labels.mean((0, 1)))
+    answers, right = soft_labels.argmax(2), common.argmax(1) == dataset.truth[rows]
+    return {
+        "agreement": float((answers == answers[0]).all(0).mean()),
+        "one_of_them_right": float((answers == dataset.truth[rows]).any(0).mean()),
+        "right_of_the_surest": {
+            share: float(right[surest(common, round(share * len(rows)))].mean()) for share in SHARES
+        },
+    }
+
+
+def one_label_model(runs: Sequence[Run]) -> dict[str, float]:
+    """Share of right labels when the votes of all runs go into one label model."""
+    dataset, rows = runs[0].dataset, runs[0].split.unlabeled
+    files = [run.folder.read_votes(dataset.ids) for run in runs]
+    votes, confidence = (np.concatenate([getattr(file, name) for file in files], 1) for name in ("votes", "confidence"))
+    specialties, given, found = np.concatenate([file.specialties for file in files]), runs[0].split.given_labels, {}
+    for variant in ONE_MODEL:
+        sure = confidence_for(variant, confidence)
+        model = LabelModel(dataset.n_classes, variant).fit(votes, given, sure, specialties)
+        found[variant] = float(np.mean(model.predict_proba(votes, sure)[rows].argmax(1) == dataset.truth[rows]))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "agreement.json")
+    chosen = parser.parse_args(arguments)
+    runs = [open_run(path, writes=False) for path in chosen.runs]
+    names = [run.folder.folder.name for run in runs]
+    report = {name: scored([run]) for name, run in zip(names, runs, strict=True)}
+    if len(runs) > 1:
+        report[" and ".join(names)] = scored(runs) | {"one_label_model": one_label_model(runs)}
+    for name, figures in report.items():
+        print(name, figures)
+    write_results(chosen.out, {"commit": commit(), "runs": report})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""`dpssl combine`: what several runs agree on are labels to train on, in a run of its own, and never given ones."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpssl.run_folder import RunFolder
+
+
+def split_of(run: Path) -> Any:
+    return json.loads((run / "split.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def again(warm_cli: Any, tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny run once more, on the same labels and test images."""
+    folder = tmp_path_factory.mktemp("again") / "run"
+    done = warm_cli("run", *tiny, "--repeat", 1, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def combined(warm_cli: Any, tiny_run: Path, again: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("combined") / "run"
+    done = warm_cli("combine", tiny_run, again, "--out", folder, "--trust", 0.5, "--report", "true")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_repeat_has_the_labels_and_other_weights(tiny_run: Path, again: Path) -> None:
+    assert split_of(again) == split_of(tiny_run)
+    votes = [RunFolder(run).read_votes() for run in (tiny_run, again)]
+    assert (votes[0].confidence != votes[1].confidence).mean() > 0.5
+
+
+def test_the_surest_common_labels_are_trusted(tiny_run: Path, again: Path, combined: Path) -> None:
+    split, before = split_of(combined), split_of(tiny_run)
+    assert {name: split[name] for name in before} == before, "nothing became a given label"
+    assert set(split["trusted"]) <= set(split["unlabeled"])
+    first, second = (RunFolder(run).read_soft_labels() for run in (tiny_run, again))
+    open_to_trust = np.isin(first.ids, before["unlabeled"]) & (first.covered | second.covered)
+    assert len(split["trusted"]) == round(0.5 * open_to_trust.sum())
+    product = first.soft_labels.astype(float) * second.soft_labels.astype(float)
+    likeliest = dict(zip(first.ids.tolist(), product.argmax(1).tolist(), strict=True))
+    same = [likeliest[name] == label for name, label in split["trusted"].items()]
+    assert np.mean(same) > 0.9, "but for the class shares"
+
+
+def test_the_run_before_it_stays_and_its_minutes_count(tiny_run: Path, again: Path, combined: Path) -> None:
+    noted = RunFolder(combined).read_json("start/combined.json")
+    assert noted["combined_from"] == [str(tiny_run.resolve()), str(again.resolve())]
+    assert noted["n_trusted"] == len(split_of(combined)["trusted"])
+    assert 0 <= noted["agreement"] <= 1
+    summaries = [RunFolder(run).read_json("summary.json") for run in (tiny_run, again, combined)]
+    spent = [sum(summary["minutes_per_step"].values()) for summary in summaries]
+    assert summaries[2]["minutes_per_step"]["runs"] == pytest.approx(spent[0] + spent[1], abs=1e-3)
+    assert spent[2] > spent[0] + spent[1]
+    assert summaries[2]["n_evaluated"] == summaries[0]["n_evaluated"], "trusted labels are scored like the others"
+
+
+def test_its_label_model_has_the_casting_vote(combined: Path) -> None:
+    from dpssl.label_model import LabelModel
+
+    folder = RunFolder(combined)
+    model, votes, found = (
+        LabelModel.load(combined / "label_model.safetensors"),
+        folder.read_votes(),
+        folder.read_soft_labels(),
+    )
+    before = folder.read_arrays("start/common.npz", "soft_labels", "covered")
+    own = model.predict_proba(votes.votes, votes.confidence)
+    product = np.maximum(own, 1e-12) * np.maximum(before["soft_labels"], 1e-12) / model.class_balance_
+    assert found.soft_labels == pytest.approx(product / product.sum(1, keepdims=True), abs=1e-5)
+    assert (found.covered == (before["covered"] | (votes.votes >= 0).any(1))).all()
+
+
+def test_training_learns_from_the_trusted_labels(warm_cli: Any, tiny_run: Path, again: Path, tmp_path: Path) -> None:
+    runs = {}
+    for trust in (0.2, 0.9):
+        runs[trust] = tmp_path / str(trust)
+        done = warm_cli("combine", tiny_run, again, "--out", runs[trust], "--trust", trust)
+        assert done.returncode == 0, done.stderr
+    votes = [RunFolder(run).read_votes().confidence for run in runs.values()]
+    assert (votes[0] != votes[1]).any()
+
+
+def test_a_stopped_one_goes_on_as_if_nothing_had_happened(
+    warm_cli: Any, tiny_run: Path, again: Path, combined: Path, tmp_path: Path, fingerprint: Any, differing: Any
+) -> None:
+    folder = tmp_path / "stopped"
+    killed = warm_cli("combine", tiny_run, again, "--out", folder, "--trust", 0.5, die_at=("open", "lf_model", 1))
+    assert killed.returncode != 0
+    done = warm_cli("resume", folder)
+    assert done.returncode == 0, done.stderr
+    assert differing(fingerprint(folder), fingerprint(combined)) == []
+
+
+def test_the_report_names_the_runs(combined: Path, tiny_run: Path) -> None:
+    page = (combined / "report.html").read_text(encoding="utf-8")
+    assert "The runs it learnt from" in page
+    assert str(tiny_run.resolve()) in page
+    assert f"The {len(split_of(combined)['trusted']):,} labels" in page
+
+
+def test_another_method_may_be_among_them(warm_cli: Any, tiny: list[str], tiny_run: Path, tmp_path: Path) -> None:
+    fitted = tmp_path / "fixmatch"
+    done = warm_cli("fit", "--method", "fixmatch", *tiny, "--out", fitted)
+    assert done.returncode == 0, done.stderr
+    done = warm_cli("combine", tiny_run, fitted, "--out", tmp_path / "both")
+    assert done.returncode == 0, done.stderr
+    assert RunFolder(tmp_path / "both").read_votes().votes.shape[1] == 6, "trained by the three steps"
+    refused = warm_cli("combine", fitted, tiny_run, "--out", tmp_path / "refused")
+    assert refused.returncode == 2
+    assert "fixmatch" in refused.stderr
+    assert not (tmp_path / "refused").exists()
+
+
+def test_corrections_go_before_what_was_trusted(warm_cli: Any, combined: Path, tmp_path: Path) -> None:
+    from dpssl.review.corrections import CorrectionLog
+
+    run = shutil.copytree(combined, tmp_path / "run")
+    file, trusted = RunFolder(run).read_soft_labels(), split_of(run)["trusted"]
+    name = next(iter(trusted))
+    other = (trusted[name] + 1) % 10
+    log = CorrectionLog(RunFolder(run), file.ids.tolist(), file.class_names, file.soft_labels.argmax(1), "Ada")
+    log.decide([(file.ids.tolist().index(name), other)])
+    log.close()
+    done = warm_cli("refine", run, "--out", tmp_path / "refined")
+    assert done.returncode == 0, done.stderr
+    split = split_of(tmp_path / "refined")
+    assert split["labeled"][name] == other
+    assert split["trusted"] == {key: label for key, label in trusted.items() if key != name}
+
+
+def test_runs_that_do_not_belong_together_are_named(
+    warm_cli: Any, tiny: list[str], tiny_run: Path, again: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+
+    def refused(*arguments: object) -> str:
+        done = warm_cli("combine", *arguments, "--out", out)
+        assert done.returncode == 2, done.stderr
+        assert not out.exists()
+        return str(done.stderr)
+
+    assert "at least two" in refused(tiny_run)
+    assert "each of them once" in refused(tiny_run, again, tiny_run)
+    assert "--trust 0" in refused(tiny_run, again, "--trust", 0)
+    assert "--trust 1.5" in refused(tiny_run, again, "--trust", 1.5)
+    assert "no such" in refused(tiny_run, tmp_path / "nowhere")
+    for flags, message in (
+        (("--seed", 2), "images are not those of"),  # digits: other test images
+        (("--n-labels", 20), "--repeat"),
+    ):
+        other = tmp_path / flags[0].strip("-")
+        assert warm_cli("run", *tiny, *flags, "--out", other).returncode == 0
+        said = refused(tiny_run, other)
+        assert message in said
+        assert str(other) in said
+    unfinished = tmp_path / "unfinished"
+    assert warm_cli("lfs", *tiny, "--repeat", 3, "--out", unfinished).returncode == 0
+    assert "soft_labels.npz" in refused(tiny_run, unfinished)
