@@ -1,5 +1,5 @@
-"""The values that stand for "no class" at borders of the package (Snorkel's and scikit-learn's convention), and how
-threads wait.
+"""The values that stand for "no class" at borders of the package (Snorkel's and scikit-learn's convention), how threads
+wait, and how much of what several runs agree on is trusted.
 """
 
 ABSTAIN = -1  # a labeling function that says nothing
@@ -10,5 +10,7 @@ LEFT_OUT = -2  # among the labels that training sees: an image of none of the cl
 # times longer on a busy machine; threads that sleep at once are slow to wake. A thousand turns, some 30 µs, are enough:
 # digits on two quiet cores 47 ms a step, with none 60, with 200,000 49; beside two busy processes 202 against 233.
 THREADS_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-# Of the unlabelled images, what `dpssl combine` takes as given: CIFAR-10 with 40 labels, two runs: 99.2 % of it is right.
-TRUSTED_SHARE = 0.7
+
+TRUSTED_SHARE = (
+    0.7  # of the unlabelled images in `dpssl combine`; CIFAR-10, 40 labels, two runs: 99.2 % of them are right
+)
