@@ -26,7 +26,7 @@ def scored(runs: Sequence[Run]) -> dict[str, Any]:
     dataset, rows = runs[0].dataset, runs[0].split.unlabeled
     files = [run.folder.read_soft_labels(dataset.ids) for run in runs]
     soft_labels = np.stack([file.soft_labels[rows] for file in files]).astype(np.float64)
-    common = common_labels(soft_labels, soft_labels.mean((0, 1)))
+    common = common_labels(soft_labels, np.stack([file.covered[rows] for file in files]))
     answers, right = soft_labels.argmax(2), common.argmax(1) == dataset.truth[rows]
     return {
         "agreement": float((answers == answers[0]).all(0).mean()),

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from dpssl.class_prior import class_prior
 from dpssl.config import DP_SSL, Config
 from dpssl.constants import TRUSTED_SHARE
 from dpssl.errors import InputError, RunFolderError
@@ -33,10 +32,9 @@ def start_combined(parents: Sequence[Run], config: Config, out: str | None = Non
     _check_alike(parents)
     first = parents[0]
     files = [parent.folder.read_soft_labels(first.dataset.ids) for parent in parents]
-    soft_labels = np.stack([file.soft_labels for file in files]).astype(np.float64)  # (R, n, C)
-    prior = class_prior(config.label_model.class_prior, first.split.given_labels, first.dataset.n_classes)
-    common = common_labels(soft_labels, soft_labels.mean((0, 1)) if prior is None else prior)
-    covered = np.any([file.covered for file in files], axis=0)
+    soft_labels = np.stack([file.soft_labels for file in files])  # (R, n, C)
+    speaks = np.stack([file.covered for file in files])  # (R, n)
+    common, covered = common_labels(soft_labels, speaks), np.logical_or.reduce(speaks)
     rows = first.split.unlabeled[covered[first.split.unlabeled]]
     trusted = rows[surest(common[rows], round(trust * len(rows)))]
     split = first.split.trusting(trusted, common[trusted].argmax(1))
@@ -53,7 +51,12 @@ def start_combined(parents: Sequence[Run], config: Config, out: str | None = Non
         folder.path(START).mkdir()
         folder.write_json(f"{START}/{COMBINED}", noted)
         folder.write_json(PROGRESS, {"minutes": {RUNS: round(minutes, 4)}})
-        folder.write_arrays(f"{START}/{COMMON}", soft_labels=common.astype(np.float32), covered=covered)
+        folder.write_arrays(
+            f"{START}/{COMMON}",
+            soft_labels=common.astype(np.float32),
+            covered=covered,
+            n_runs=np.array(len(parents)),
+        )
         if config.n_warm_steps and first.folder.has(BACKBONE):
             shutil.copyfile(first.folder.path(BACKBONE), folder.path(BACKBONE))
 

@@ -145,9 +145,10 @@ def _fit_label_model(run: Run, watch: Watch) -> None:
     soft_labels, has_votes = model.predict_proba(file.votes, confidence), covered(file.votes)
     model.save(run.folder.path(LABEL_MODEL))
     if run.folder.has(f"{START}/{COMMON}"):
-        before = run.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "covered")
-        soft_labels = common_labels(np.stack([before["soft_labels"], soft_labels]), model.class_balance_)
-        has_votes |= before["covered"]
+        before = run.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "covered", "n_runs")
+        both, speaks = np.stack([before["soft_labels"], soft_labels]), np.stack([before["covered"], has_votes])
+        soft_labels = common_labels(both, speaks, np.array([float(before["n_runs"]), 1.0]))
+        has_votes = np.logical_or.reduce(speaks)
     run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, has_votes)
 
 

@@ -1,24 +1,35 @@
 """Step 2 for sources that were made apart, such as whole runs: soft labels of each in, those of all together out.
 
-    P(y | image) ∝ Π_r P_r(y | image) / π(y)^(R - 1)          R sources, independent given the class
+    P(y | image) ∝ Π_r P_r(y | image)^(w_r / Σ w)           over the sources r that speak of the image
+
+The logarithmic opinion pool (Genest and Zidek, 1986): a class must be likely to all. Where two sure sources disagree
+neither wins. The exponents add up to 1, since sources that learnt from the same labels are not independent.
 
 Votes of one network err together, and a label model that counts each of them as a witness believes the larger crowd.
 So each source is resolved by itself first; what it says then counts once.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dpssl.label_model.votes import Floats
+from dpssl.label_model.votes import Bools, Floats
 
 FLOOR = 0.5  # of an even share, by class: a class that is hard to tell from another is not left without labels
 TINY = 1e-12  # a source that is certain can still be outvoted
 
 
-def common_labels(soft_labels: Floats, prior: Floats) -> Floats:
-    """P(y | image), (n, C), from soft labels (R, n, C) and class shares (C,)."""
-    n_sources = len(soft_labels)
-    log_proba = np.log(np.maximum(soft_labels, TINY)).sum(0) - (n_sources - 1) * np.log(np.maximum(prior, TINY))
+def common_labels(soft_labels: NDArray[Any], covered: Bools, weight: Floats | None = None) -> Floats:
+    """P(y | image), (n, C), from soft labels (R, n, C), which of them rest on a vote (R, n), and weights (R,).
+
+    An image of which no source speaks gets the mean of their class shares.
+    """
+    weights = np.ones(len(soft_labels)) if weight is None else weight
+    speaks = np.where(covered.any(0), covered, True) * weights[:, None]  # (R, n)
+    log_proba = np.zeros(soft_labels.shape[1:])
+    for source, share in zip(soft_labels, speaks / speaks.sum(0), strict=True):
+        log_proba += share[:, None] * np.log(np.maximum(source, TINY))
     proba = np.exp(log_proba - log_proba.max(axis=1, keepdims=True))
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 

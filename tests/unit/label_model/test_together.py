@@ -6,26 +6,43 @@ import pytest
 from dpssl.label_model.together import FLOOR, common_labels, surest
 
 
-def test_independent_runs_multiply() -> None:
-    soft_labels = np.array([[[0.6, 0.4]], [[0.3, 0.7]]])
-    found = common_labels(soft_labels, np.array([0.5, 0.5]))
-    assert found == pytest.approx(np.array([[0.18, 0.28]]) / 0.46)
+def test_the_geometric_mean_of_what_they_say() -> None:
+    found = common_labels(np.array([[[0.6, 0.4]], [[0.3, 0.7]]]), np.ones((2, 1), bool))
+    means = np.sqrt(np.array([0.6 * 0.3, 0.4 * 0.7]))
+    assert found == pytest.approx(means[None] / means.sum())
 
 
-def test_the_prior_counts_once() -> None:
-    prior = np.array([0.9, 0.1])
-    soft_labels = np.array([[prior, [0.5, 0.5]], [prior, prior], [prior, prior]])
-    found = common_labels(soft_labels, prior)
-    assert found[0] == pytest.approx(prior), "three runs that know nothing know nothing together"
-    assert found[1] == pytest.approx([0.5, 0.5]), "a run without a vote leaves the others' word"
+def test_sources_that_say_the_same_are_no_surer_together() -> None:
+    soft_labels = np.tile(np.array([[0.7, 0.2, 0.1]]), (3, 1, 1))
+    assert common_labels(soft_labels, np.ones((3, 1), bool)) == pytest.approx(soft_labels[0])
 
 
-def test_a_run_that_is_certain_can_be_outvoted() -> None:
-    certain = [1.0, 0.0]
-    doubting = [1e-9, 1 - 1e-9]
-    found = common_labels(np.array([[certain], [doubting], [doubting]]), np.array([0.5, 0.5]))
+def test_two_sure_ones_that_disagree_leave_it_open() -> None:
+    found = common_labels(np.array([[[0.99, 0.005, 0.005]], [[0.005, 0.99, 0.005]]]), np.ones((2, 1), bool))
+    assert found[0, 0] == pytest.approx(found[0, 1])
+    assert found[0, 0] < 0.5
+
+
+def test_a_source_without_a_vote_leaves_the_others_word() -> None:
+    prior, word = [0.9, 0.1], [0.2, 0.8]
+    found = common_labels(np.array([[word, prior], [prior, prior]]), np.array([[True, False], [False, False]]))
+    assert found[0] == pytest.approx(word)
+    assert found[1] == pytest.approx(prior), "and where nobody speaks the class shares stay"
+
+
+def test_a_source_that_is_certain_can_be_outvoted() -> None:
+    certain, doubting = [1.0, 0.0], [1e-9, 1 - 1e-9]
+    found = common_labels(np.array([[certain], [doubting], [doubting]]), np.ones((3, 1), bool))
     assert np.isfinite(found).all()
     assert found.argmax() == 1
+
+
+def test_a_weight_counts_a_source_several_times() -> None:
+    rng = np.random.default_rng(2)
+    first, second = rng.dirichlet(np.ones(4), (2, 5))
+    speaks = np.ones((3, 5), bool)
+    three_times = common_labels(np.stack([first, first, second]), speaks)
+    assert common_labels(np.stack([first, second]), speaks[:2], np.array([2.0, 1.0])) == pytest.approx(three_times)
 
 
 def test_the_surest_by_the_odds_of_the_first_class_over_the_second() -> None:
