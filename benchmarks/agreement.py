@@ -26,13 +26,14 @@ def scored(runs: Sequence[Run]) -> dict[str, Any]:
     dataset, rows = runs[0].dataset, runs[0].split.unlabeled
     files = [run.folder.read_soft_labels(dataset.ids) for run in runs]
     soft_labels = np.stack([file.soft_labels[rows] for file in files]).astype(np.float64)
-    common = common_labels(soft_labels, np.stack([file.covered[rows] for file in files]))
+    speaks = np.stack([file.covered[rows] for file in files])
+    common, n_runs = common_labels(soft_labels, speaks), speaks.sum(axis=0)
     answers, right = soft_labels.argmax(2), common.argmax(1) == dataset.truth[rows]
     return {
         "agreement": float((answers == answers[0]).all(0).mean()),
         "one_of_them_right": float((answers == dataset.truth[rows]).any(0).mean()),
         "right_of_the_surest": {
-            share: float(right[surest(common, round(share * len(rows)))].mean()) for share in SHARES
+            share: float(right[surest(common, n_runs, round(share * len(rows)))].mean()) for share in SHARES
         },
     }
 

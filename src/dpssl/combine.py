@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from dpssl.baselines.registry import SYSTEMS
 from dpssl.config import DP_SSL, Config
 from dpssl.constants import TRUSTED_SHARE
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model.together import common_labels, surest
-from dpssl.pipeline import BACKBONE, COMMON, SOFT_LABELS, START, SUMMARY
+from dpssl.pipeline import BACKBONE, COMMON, ORACLE, SOFT_LABELS, START, SUMMARY
 from dpssl.report.change import COMBINED
 from dpssl.run_folder import RunFolder
 from dpssl.runs import PROGRESS, Run, derive_run
@@ -34,15 +35,17 @@ def start_combined(parents: Sequence[Run], config: Config, out: str | None = Non
     files = [parent.folder.read_soft_labels(first.dataset.ids) for parent in parents]
     soft_labels = np.stack([file.soft_labels for file in files])  # (R, n, C)
     speaks = np.stack([file.covered for file in files])  # (R, n)
-    common, covered = common_labels(soft_labels, speaks), np.logical_or.reduce(speaks)
-    rows = first.split.unlabeled[covered[first.split.unlabeled]]
-    trusted = rows[surest(common[rows], round(trust * len(rows)))]
+    common, n_runs = common_labels(soft_labels, speaks), speaks.sum(axis=0)
+    rows = first.split.unlabeled[n_runs[first.split.unlabeled] > 0]
+    trusted = rows[surest(common[rows], n_runs[rows], round(trust * len(rows)))]
+    if not len(trusted):
+        raise InputError(f"--trust {trust:g}: of {len(rows)} images that a run has labelled this leaves none; raise it")
     split = first.split.trusting(trusted, common[trusted].argmax(1))
     answers = soft_labels.argmax(2)[:, rows]  # (R, unlabelled)
     noted = {
         "combined_from": [str(parent.folder.folder.resolve()) for parent in parents],
         "n_trusted": len(trusted),
-        "agreement": float((answers == answers[0]).all(0).mean()) if len(rows) else 0.0,
+        "agreement": float((answers == answers[0]).all(0).mean()),
         "summaries": [_summary(parent) for parent in parents],
     }
     minutes = sum(sum(parent.minutes().values()) for parent in parents)
@@ -51,13 +54,8 @@ def start_combined(parents: Sequence[Run], config: Config, out: str | None = Non
         folder.path(START).mkdir()
         folder.write_json(f"{START}/{COMBINED}", noted)
         folder.write_json(PROGRESS, {"minutes": {RUNS: round(minutes, 4)}})
-        folder.write_arrays(
-            f"{START}/{COMMON}",
-            soft_labels=common.astype(np.float32),
-            covered=covered,
-            n_runs=np.array(len(parents)),
-        )
-        if config.n_warm_steps and first.folder.has(BACKBONE):
+        folder.write_arrays(f"{START}/{COMMON}", soft_labels=common.astype(np.float32), n_runs=n_runs)
+        if _same_warm_start(config, first.config) and first.folder.has(BACKBONE):
             shutil.copyfile(first.folder.path(BACKBONE), folder.path(BACKBONE))
 
     return derive_run(first, config, (first.dataset, split), out, prepare)
@@ -82,12 +80,21 @@ def _check_alike(parents: Sequence[Run]) -> None:
             raise InputError(f"{place}: its classes are not those of {first.folder.folder}")
         if not np.array_equal(parent.dataset.ids, first.dataset.ids):
             raise InputError(f"{place}: its images are not those of {first.folder.folder}")
+        method = parent.config.baseline.method
+        if parent.folder.has(ORACLE) or (method != DP_SSL and SYSTEMS[method].uses_all_labels):
+            raise InputError(f"{place}: knows the truth of the unlabelled images, which no run may learn from")
+        if len(parent.split.trusted):
+            raise InputError(f"{place}: combines others already; name the runs that it was made from")
         if not np.array_equal(parent.split.training_labels, first.split.training_labels):
             n_other = int((parent.split.training_labels != first.split.training_labels).sum())
             raise InputError(
                 f"{place}: {n_other} of its given labels are not those of {first.folder.folder}; runs that are to be "
                 "combined start from the same labels: leave --seed as it is and change --repeat"
             )
+
+
+def _same_warm_start(config: Config, other: Config) -> bool:
+    return config.n_warm_steps == other.n_warm_steps > 0 and config.warm_start == other.warm_start
 
 
 def _summary(parent: Run) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.trainer import STAGE as STAGE_FIT
 from dpssl.baselines.trainer import train_baseline
-from dpssl.class_prior import class_prior
+from dpssl.class_prior import alignment_prior, class_prior
 from dpssl.config import DP_SSL
 from dpssl.constants import ABSTAIN
 from dpssl.data.batches import ImageBank, unlabeled_pool
@@ -48,6 +48,7 @@ RESULTS = {  # of each step, in order; its first file is written last, and tells
     "train": (END_MODEL, EMBEDDINGS),
 }
 START = "start"  # folder of what a run starts from that refines or combines others
+ORACLE = "oracle.json"  # marks a run whose label model was fed with the truth (dpssl.paper.oracle)
 COMMON = "common.npz"  # there: what the runs that are combined say together
 NORMALISATION = ("mean", "std")  # of the images, beside the weights of an end model
 STAGES = {"warm": (STAGE_WARM,), "lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
@@ -104,7 +105,7 @@ def train_labeling_functions(run: Run) -> None:
     backbone = _warm_backbone(run, bank)
     _forget_what_follows(run, "lfs")
     with run.step("lfs") as watch:
-        labels = torch.from_numpy(run.split.training_labels)
+        labels, prior = torch.from_numpy(run.split.training_labels), run.config.label_model.class_prior
         network = train_lfs(
             bank,
             labels,
@@ -113,6 +114,7 @@ def train_labeling_functions(run: Run) -> None:
             watch,
             start=_start(run, LF_MODEL),
             backbone_start=backbone,
+            class_shares=alignment_prior(prior, run.split.given_labels, run.dataset.n_classes),
         )
         found = cast_votes(network, bank)
         found.votes[run.split.left_out] = ABSTAIN  # nobody may name what belongs to no class
@@ -145,10 +147,10 @@ def _fit_label_model(run: Run, watch: Watch) -> None:
     soft_labels, has_votes = model.predict_proba(file.votes, confidence), covered(file.votes)
     model.save(run.folder.path(LABEL_MODEL))
     if run.folder.has(f"{START}/{COMMON}"):
-        before = run.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "covered", "n_runs")
-        both, speaks = np.stack([before["soft_labels"], soft_labels]), np.stack([before["covered"], has_votes])
-        soft_labels = common_labels(both, speaks, np.array([float(before["n_runs"]), 1.0]))
-        has_votes = np.logical_or.reduce(speaks)
+        before = run.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "n_runs")
+        weight = np.stack([before["n_runs"], has_votes])  # this run is one more of them
+        soft_labels = common_labels(np.stack([before["soft_labels"], soft_labels]), weight)
+        has_votes = weight.sum(axis=0) > 0
     run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, has_votes)
 
 
@@ -230,6 +232,7 @@ def evaluate(run: Run) -> dict[str, Any]:
         "minutes_per_step": run.minutes(),
         "method": run.config.baseline.method,
         "seed": run.config.run.seed,
+        "repeat": run.config.run.repeat,
         "device": run.environment.get("device"),
     }
     run.folder.write_json(SUMMARY, summary)

@@ -17,7 +17,7 @@ from dpssl.constants import UNLABELED
 from dpssl.data.split import with_labels
 from dpssl.end_model.storage import END_MODEL
 from dpssl.errors import InputError, RunFolderError
-from dpssl.pipeline import LF_MODEL, SOFT_LABELS, START, SUMMARY
+from dpssl.pipeline import COMMON, LF_MODEL, SOFT_LABELS, START, SUMMARY
 from dpssl.report.change import LABELS_BEFORE, REFINED
 from dpssl.review.corrections import CORRECTIONS, NO_CLASS, UNDECIDED, last_decisions, read_corrections
 from dpssl.run_folder import RunFolder
@@ -90,6 +90,10 @@ def _write_start(folder: RunFolder, parent: Run, decisions: NDArray[np.int64]) -
         f"{START}/{LABELS_BEFORE}", label=label, confidence=before.soft_labels.max(axis=1).astype(np.float16)
     )
     decided = decisions != UNDECIDED
+    if parent.folder.has(f"{START}/{COMMON}"):  # what the runs said that it combines, but for what is decided now
+        common = parent.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "n_runs")
+        n_runs = np.where(decided, 0, common["n_runs"])
+        folder.write_arrays(f"{START}/{COMMON}", soft_labels=common["soft_labels"], n_runs=n_runs)
     summary: dict[str, Any] = parent.folder.read_json(SUMMARY) if parent.folder.has(SUMMARY) else {}
     folder.write_json(
         f"{START}/{REFINED}",

@@ -72,18 +72,42 @@ def test_its_label_model_has_the_casting_vote(combined: Path) -> None:
         folder.read_votes(),
         folder.read_soft_labels(),
     )
-    before = folder.read_arrays("start/common.npz", "soft_labels", "covered")
+    before = folder.read_arrays("start/common.npz", "soft_labels", "n_runs")
     own = model.predict_proba(votes.votes, votes.confidence)
-    mean = (np.maximum(own, 1e-12) * np.maximum(before["soft_labels"], 1e-12) ** 2) ** (1 / 3)
-    mean /= mean.sum(1, keepdims=True)
-    speaks = (votes.votes >= 0).any(1)
-    both = before["covered"] & speaks
-    assert both.sum() > 1000
-    assert found.soft_labels[both] == pytest.approx(mean[both], abs=1e-5)
-    assert found.soft_labels[before["covered"] & ~speaks] == pytest.approx(
-        before["soft_labels"][before["covered"] & ~speaks]
+    n_runs, speaks = before["n_runs"], (votes.votes >= 0).any(1)
+    mean = (np.maximum(own, 1e-12) * np.maximum(before["soft_labels"], 1e-12) ** n_runs[:, None]) ** (
+        1 / (n_runs[:, None] + 1)
     )
-    assert (found.covered == (before["covered"] | speaks)).all()
+    mean /= mean.sum(1, keepdims=True)
+    assert speaks.sum() > 1000
+    assert found.soft_labels[speaks] == pytest.approx(mean[speaks], abs=1e-5)
+    silent = (n_runs > 0) & ~speaks
+    assert found.soft_labels[silent] == pytest.approx(before["soft_labels"][silent], abs=1e-5)
+    assert (found.covered == ((n_runs > 0) | speaks)).all()
+
+
+def test_both_trainings_see_the_trusted_labels(combined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpssl import pipeline
+    from dpssl.runs import open_run
+
+    run = open_run(shutil.copytree(combined, tmp_path / "run"), progress=False)
+    n_labels = len(run.split.labeled) + len(run.split.trusted)
+    seen: list[int] = []
+
+    def note(bank: Any, labels: Any, *rest: Any, **more: Any) -> None:
+        seen.append(int((labels >= 0).sum()))
+        raise InterruptedError
+
+    for step, training, name in (
+        ("train", "train_end_model", "train_classifier"),
+        ("lfs", "train_lfs", "train_labeling_functions"),
+    ):
+        for result in pipeline.RESULTS[step]:
+            (run.folder.folder / result).unlink()
+        monkeypatch.setattr(pipeline, training, note)
+        with pytest.raises(InterruptedError):
+            getattr(pipeline, name)(run)
+    assert seen == [n_labels, n_labels]
 
 
 def test_training_learns_from_the_trusted_labels(warm_cli: Any, tiny_run: Path, again: Path, tmp_path: Path) -> None:
@@ -142,10 +166,30 @@ def test_corrections_go_before_what_was_trusted(warm_cli: Any, combined: Path, t
     split = split_of(tmp_path / "refined")
     assert split["labeled"][name] == other
     assert split["trusted"] == {key: label for key, label in trusted.items() if key != name}
+    before, after = (
+        RunFolder(folder).read_arrays("start/common.npz", "n_runs")["n_runs"] for folder in (run, tmp_path / "refined")
+    )
+    decided = file.ids == name
+    assert after[decided] == 0
+    assert (after[~decided] == before[~decided]).all(), "the word of the runs before stays"
+
+
+def test_nobody_learns_from_a_run_that_knows_the_truth(
+    warm_cli: Any, tiny: list[str], tiny_run: Path, again: Path, tmp_path: Path
+) -> None:
+    ceiling, oracle = tmp_path / "ceiling", shutil.copytree(again, tmp_path / "oracle")
+    assert warm_cli("fit", "--method", "fully-supervised", *tiny, "--out", ceiling).returncode == 0
+    (oracle / "oracle.json").write_text("{}")
+    for other in (ceiling, oracle):
+        refused = warm_cli("combine", tiny_run, other, "--out", tmp_path / "out")
+        assert refused.returncode == 2
+        assert "truth" in refused.stderr
+        assert str(other) in refused.stderr
+        assert not (tmp_path / "out").exists()
 
 
 def test_runs_that_do_not_belong_together_are_named(
-    warm_cli: Any, tiny: list[str], tiny_run: Path, again: Path, tmp_path: Path
+    warm_cli: Any, tiny: list[str], tiny_run: Path, again: Path, combined: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
 
@@ -158,8 +202,10 @@ def test_runs_that_do_not_belong_together_are_named(
     assert "at least two" in refused(tiny_run)
     assert "each of them once" in refused(tiny_run, again, tiny_run)
     assert "--trust 0" in refused(tiny_run, again, "--trust", 0)
+    assert "leaves none" in refused(tiny_run, again, "--trust", 0.0001)
     assert "--trust 1.5" in refused(tiny_run, again, "--trust", 1.5)
     assert "no such" in refused(tiny_run, tmp_path / "nowhere")
+    assert "made from" in refused(tiny_run, combined)
     for flags, message in (
         (("--seed", 2), "images are not those of"),  # digits: other test images
         (("--n-labels", 20), "--repeat"),

@@ -14,14 +14,19 @@ SECTIONS = ("run", "augment", "optim", "warm_start", "labeling", "label_model", 
 
 
 def run_combine(chosen: dict[str, Any]) -> int:
+    import torch
+
     from dpssl.combine import start_combined
     from dpssl.pipeline import run_all
     from dpssl.runs import open_run
 
+    threads = torch.get_num_threads()
     parents = [open_run(source, writes=False) for source in chosen["sources"]]
+    torch.set_num_threads(threads)  # each was opened with its own
     highest = max(parent.config.run.repeat for parent in parents)
-    config = with_values(parents[0].config, {"repeat": highest + 1, **chosen["set"]})
+    config = with_values(parents[0].config, {"repeat": highest + 1, "max_minutes": 0, **chosen["set"]})
     run = start_combined(parents, config, chosen["out"], chosen["trust"])
+    del parents  # their images
     say_start(run)
     print(f"takes {len(run.split.trusted):,} labels as given, on which the runs agree most surely", file=sys.stderr)
     return finish(run, run_all)

@@ -14,40 +14,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpssl.label_model.votes import Bools, Floats
+from dpssl.label_model.votes import Floats
 
 FLOOR = 0.5  # of an even share, by class: a class that is hard to tell from another is not left without labels
 TINY = 1e-12  # a source that is certain can still be outvoted
 
 
-def common_labels(soft_labels: NDArray[Any], covered: Bools, weight: Floats | None = None) -> Floats:
-    """P(y | image), (n, C), from soft labels (R, n, C), which of them rest on a vote (R, n), and weights (R,).
+def common_labels(soft_labels: NDArray[Any], weight: NDArray[Any]) -> Floats:
+    """P(y | image), (n, C), from soft labels (R, n, C) and weights (R, n), 0 where a source has nothing to say.
 
     An image of which no source speaks gets the mean of their class shares.
     """
-    weights = np.ones(len(soft_labels)) if weight is None else weight
-    speaks = np.where(covered.any(0), covered, True) * weights[:, None]  # (R, n)
+    share = np.where(weight.any(0), weight, 1.0)  # (R, n)
+    share /= share.sum(0)
     log_proba = np.zeros(soft_labels.shape[1:])
-    for source, share in zip(soft_labels, speaks / speaks.sum(0), strict=True):
-        log_proba += share[:, None] * np.log(np.maximum(source, TINY))
+    for source, exponent in zip(soft_labels, share, strict=True):
+        log_proba += exponent[:, None] * np.log(np.maximum(source, TINY))
     proba = np.exp(log_proba - log_proba.max(axis=1, keepdims=True))
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
 
-def surest(soft_labels: Floats, n_wanted: int) -> NDArray[np.int64]:
-    """`n_wanted` rows of soft labels (n, C), ascending, by the odds of the first class over the second.
+def surest(soft_labels: Floats, n_sources: NDArray[Any], n_wanted: int) -> NDArray[np.int64]:
+    """`n_wanted` rows of soft labels (n, C), ascending, that `n_sources` (n,) are surest of.
 
-    The surest of each class until every class has FLOOR of its share, then the surest of all.
+    By the log-odds of the first class over the second, times the number of sources that speak; rows that are equally
+    sure are taken from all classes alike. The surest of each class until it has FLOOR of its share, then those of all.
     """
     first_two = -np.partition(-soft_labels, 1, axis=1)[:, :2]
+    odds = n_sources * (np.log(first_two[:, 0]) - np.log(np.maximum(first_two[:, 1], np.finfo(float).tiny)))
     label = soft_labels.argmax(1)
-    odds = np.log(first_two[:, 0]) - np.log(np.maximum(first_two[:, 1], np.finfo(float).tiny))
     n_rows, n_classes = soft_labels.shape
     chosen = np.zeros(n_rows, dtype=np.bool_)
+    place = np.zeros(n_rows)  # in its class, from 0 (the surest) to 1
     for c in range(n_classes):
         members = np.flatnonzero(label == c)
-        n_least = int(FLOOR * n_wanted / max(1, n_rows) * len(members))
-        chosen[members[np.argsort(-odds[members], kind="stable")][:n_least]] = True
-    rest = np.argsort(-np.where(chosen, -np.inf, odds), kind="stable")
-    chosen[rest[: n_wanted - int(chosen.sum())]] = True
-    return np.flatnonzero(chosen)
+        members = members[np.argsort(-odds[members], kind="stable")]
+        place[members] = np.arange(len(members)) / max(1, len(members))
+        chosen[members[: int(FLOOR * n_wanted * len(members) / max(1, n_rows))]] = True
+    order = np.lexsort((place, -odds, ~chosen))
+    return np.sort(order[:n_wanted])

@@ -9,7 +9,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpssl.class_prior import alignment_prior
@@ -95,11 +97,13 @@ def train_lfs(
     watch: Watch,
     start: Mapping[str, Tensor] | None = None,
     backbone_start: Mapping[str, Tensor] | None = None,
+    class_shares: NDArray[np.float64] | None = None,
 ) -> LFNetwork:
     """Both phases. `given_labels` (n,) holds -1 for the unlabelled. Returns the network with its averaged weights.
 
     `start` are weights to go on from: the network has its specialised sets then, and the first phase is left out.
-    `backbone_start` are those of the backbone alone, from a warm start.
+    `backbone_start` are those of the backbone alone, from a warm start. `class_shares` (C,) are what predictions are
+    aligned to; where not given, they follow from `--class-prior` and `given_labels`.
     """
     settings = config.labeling
     if settings.fairness_weight and distributed.share().size > 1:
@@ -113,7 +117,9 @@ def train_lfs(
             network.load_state_dict(start)
         share_batch_statistics(network, distributed.share(), distributed.add_up)
         device = bank.device
-        balance = alignment_prior(config.label_model.class_prior, given_labels.cpu().numpy(), n_classes)
+        balance = class_shares
+        if balance is None:
+            balance = alignment_prior(config.label_model.class_prior, given_labels.cpu().numpy(), n_classes)
         optimizer = FlatSGD(
             network, config.optim.momentum, config.optim.weight_decay, config.optim.ema_decay, undecayed=UNDECAYED
         )

@@ -98,7 +98,10 @@ class Cell:
 
 def folder_name(cell: Cell) -> str:
     """The cell's run folder: its name and a checksum of its settings, so that a changed preset starts a new run."""
-    text = json.dumps(cell.settings_in_use(), sort_keys=True)
+    in_use = cell.settings_in_use()
+    if not in_use["repeat"]:  # so that runs from before there was such a setting go on
+        del in_use["repeat"]
+    text = json.dumps(in_use, sort_keys=True)
     return f"{cell.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

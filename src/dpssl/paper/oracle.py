@@ -13,16 +13,14 @@ from dpssl.label_model import covered
 from dpssl.label_model.accuracy import true_accuracy
 from dpssl.label_model.checks import check_vote_data
 from dpssl.label_model.paper import PaperSettings, fit_paper
-from dpssl.pipeline import SOFT_LABELS
+from dpssl.pipeline import ORACLE, SOFT_LABELS
 from dpssl.runs import Run
-
-MARK = "oracle.json"
 
 
 def resolve_votes_with_truth(run: Run) -> None:
     """votes.npz, the given labels and the truth -> soft_labels.npz and soft_labels.csv."""
     if run.folder.has(SOFT_LABELS):
-        if not run.folder.has(MARK):
+        if not run.folder.has(ORACLE):
             raise RunFolderError(f"{run.folder.folder}: was labelled without the oracle; delete this run folder")
         return
     with run.step("label"):
@@ -39,5 +37,5 @@ def resolve_votes_with_truth(run: Run) -> None:
         votes_cast = covered(file.votes)
         soft_labels[~votes_cast] = fitted.class_balance
         soft_labels /= soft_labels.sum(axis=1, keepdims=True)
-        run.folder.write_json(MARK, {"label_model": "paper, class-wise R with true accuracies", "uses_truth": True})
+        run.folder.write_json(ORACLE, {"label_model": "paper, class-wise R with true accuracies", "uses_truth": True})
         run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, votes_cast)

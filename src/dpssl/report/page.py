@@ -93,7 +93,7 @@ def _sections(contents: RunContents) -> dict[str, Any]:
         "n_labeled": len(contents.split.labeled),
         "n_unlabeled": len(contents.split.unlabeled),
         "environment": contents.environment,
-        "seed": contents.config.run.seed,
+        "seed": _seed(contents.config),
         "method": contents.config.baseline.method,
         "headlines": headlines(contents),
         "change": read_change(contents, labels),
@@ -113,6 +113,11 @@ def _sections(contents: RunContents) -> dict[str, Any]:
         "minutes": [(STEPS.get(step, step), spent) for step, spent in _minutes(contents).items()],
         "settings": _settings(contents.config),
     }
+
+
+def _seed(config: Config) -> str:
+    run = config.run
+    return f"{run.seed}, repeat {run.repeat}" if run.repeat else f"{run.seed}"
 
 
 @dataclass(frozen=True)

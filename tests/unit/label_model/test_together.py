@@ -7,18 +7,18 @@ from dpssl.label_model.together import FLOOR, common_labels, surest
 
 
 def test_the_geometric_mean_of_what_they_say() -> None:
-    found = common_labels(np.array([[[0.6, 0.4]], [[0.3, 0.7]]]), np.ones((2, 1), bool))
+    found = common_labels(np.array([[[0.6, 0.4]], [[0.3, 0.7]]]), np.ones((2, 1)))
     means = np.sqrt(np.array([0.6 * 0.3, 0.4 * 0.7]))
     assert found == pytest.approx(means[None] / means.sum())
 
 
 def test_sources_that_say_the_same_are_no_surer_together() -> None:
     soft_labels = np.tile(np.array([[0.7, 0.2, 0.1]]), (3, 1, 1))
-    assert common_labels(soft_labels, np.ones((3, 1), bool)) == pytest.approx(soft_labels[0])
+    assert common_labels(soft_labels, np.ones((3, 1))) == pytest.approx(soft_labels[0])
 
 
 def test_two_sure_ones_that_disagree_leave_it_open() -> None:
-    found = common_labels(np.array([[[0.99, 0.005, 0.005]], [[0.005, 0.99, 0.005]]]), np.ones((2, 1), bool))
+    found = common_labels(np.array([[[0.99, 0.005, 0.005]], [[0.005, 0.99, 0.005]]]), np.ones((2, 1)))
     assert found[0, 0] == pytest.approx(found[0, 1])
     assert found[0, 0] < 0.5
 
@@ -32,7 +32,7 @@ def test_a_source_without_a_vote_leaves_the_others_word() -> None:
 
 def test_a_source_that_is_certain_can_be_outvoted() -> None:
     certain, doubting = [1.0, 0.0], [1e-9, 1 - 1e-9]
-    found = common_labels(np.array([[certain], [doubting], [doubting]]), np.ones((3, 1), bool))
+    found = common_labels(np.array([[certain], [doubting], [doubting]]), np.ones((3, 1)))
     assert np.isfinite(found).all()
     assert found.argmax() == 1
 
@@ -40,16 +40,16 @@ def test_a_source_that_is_certain_can_be_outvoted() -> None:
 def test_a_weight_counts_a_source_several_times() -> None:
     rng = np.random.default_rng(2)
     first, second = rng.dirichlet(np.ones(4), (2, 5))
-    speaks = np.ones((3, 5), bool)
-    three_times = common_labels(np.stack([first, first, second]), speaks)
-    assert common_labels(np.stack([first, second]), speaks[:2], np.array([2.0, 1.0])) == pytest.approx(three_times)
+    three = common_labels(np.stack([first, first, second]), np.ones((3, 5)))
+    weight = np.repeat([[2], [1]], 5, axis=1)
+    assert common_labels(np.stack([first, second]), weight) == pytest.approx(three)
 
 
 def test_the_surest_by_the_odds_of_the_first_class_over_the_second() -> None:
     proba = np.array([[0.5, 0.49, 0.01], [0.4, 0.3, 0.3], [0.9, 0.05, 0.05], [0.35, 0.33, 0.32]])
-    assert surest(proba, 2).tolist() == [1, 2]
-    assert surest(proba, 4).tolist() == [0, 1, 2, 3]
-    assert surest(proba, 0).tolist() == []
+    assert surest(proba, np.ones(len(proba)), 2).tolist() == [1, 2]
+    assert surest(proba, np.ones(len(proba)), 4).tolist() == [0, 1, 2, 3]
+    assert surest(proba, np.ones(len(proba)), 0).tolist() == []
 
 
 def test_a_class_that_is_never_sure_keeps_its_share() -> None:
@@ -57,7 +57,7 @@ def test_a_class_that_is_never_sure_keeps_its_share() -> None:
     sure = 0.9 + 0.09 * rng.random(60)
     unsure = 0.5 + 0.1 * rng.random(40)
     proba = np.concatenate([np.stack([sure, 1 - sure], 1), np.stack([1 - unsure, unsure], 1)])
-    chosen = surest(proba, 50)
+    chosen = surest(proba, np.ones(len(proba)), 50)
     assert len(chosen) == 50
     hard = chosen[chosen >= 60]
     assert len(hard) == FLOOR * 0.5 * 40, "half of what an even share would be"
@@ -68,9 +68,21 @@ def test_as_many_as_wanted_whatever_the_classes() -> None:
     rng = np.random.default_rng(1)
     soft_labels = rng.dirichlet(np.ones(7), 201)
     for n_wanted in (1, 10, 100, 201):
-        assert len(surest(soft_labels, n_wanted)) == n_wanted
+        assert len(surest(soft_labels, np.ones(len(soft_labels)), n_wanted)) == n_wanted
 
 
 def test_certainty_is_an_odds_like_any_other() -> None:
     soft_labels = np.array([[1.0, 0.0], [0.6, 0.4], [0.0, 1.0]])
-    assert surest(soft_labels, 2).tolist() == [0, 2]
+    assert surest(soft_labels, np.ones(len(soft_labels)), 2).tolist() == [0, 2]
+
+
+def test_two_that_agree_go_before_one_alone() -> None:
+    soft_labels = np.array([[0.99, 0.01], [0.995, 0.005], [0.6, 0.4]])
+    assert surest(soft_labels, np.array([2, 1, 2]), 1).tolist() == [0]
+
+
+def test_rows_that_are_equally_sure_come_from_all_classes() -> None:
+    label = np.repeat(np.arange(4), 50)  # sorted by class, as a folder a class is
+    soft_labels = np.eye(4)[label]
+    chosen = surest(soft_labels, np.full(200, 2), 80)
+    assert np.bincount(label[chosen]).tolist() == [20, 20, 20, 20]
