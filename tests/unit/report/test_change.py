@@ -1,10 +1,10 @@
-"""What a report says of a run that refines another."""
+"""What a report says of a run that refines another, or combines several."""
 
 from typing import Any
 
 import numpy as np
 
-from dpssl.report.change import read_change
+from dpssl.report.change import read_change, read_combination
 
 
 def refined(made: Any, flipped: int) -> Any:
@@ -55,4 +55,30 @@ def test_the_page_tells_it_with_names_as_text(make_run: Any) -> None:
 def test_a_run_of_its_own_has_no_such_section(make_run: Any) -> None:
     made = make_run()
     assert read_change(made.contents(), made.contents().labels) is None
-    assert "What the review has changed" not in made.page()
+    assert read_combination(made.contents()) is None
+    page = made.page()
+    assert "What the review has changed" not in page
+    assert "The runs it learnt from" not in page
+
+
+def test_the_runs_it_combines_are_named_beside_it(make_run: Any) -> None:
+    made = make_run()
+    scores = {"annotation_accuracy": 0.8, "coverage": 0.9, "test_accuracy": None}
+    made.folder.path("start").mkdir(exist_ok=True)
+    made.folder.write_json(
+        "start/combined.json",
+        {
+            "combined_from": ["runs/<b>first</b>", "runs/second"],
+            "n_trusted": 1234,
+            "agreement": 0.876,
+            "summaries": [scores, {}],
+        },
+    )
+    found = read_combination(made.contents())
+    assert [(part.annotation, part.test) for part in found.parts[:2]] == [("80.0 %", ""), ("", "")]
+    assert found.parts[2].annotation == "91.0 %"
+    page = made.page()
+    assert "They agree on 87.6 %" in page
+    assert "The 1,234 labels" in page
+    assert "runs/&lt;b&gt;first&lt;/b&gt;" in page
+    assert "<b>first" not in page
