@@ -15,7 +15,7 @@ import numpy as np
 from results_file import REPOSITORY, commit, write_results
 
 from dpssl.label_model import LabelModel, confidence_for
-from dpssl.label_model.together import common_labels, surest
+from dpssl.label_model.together import TINY, common_labels, surest
 from dpssl.runs import Run, open_run
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -29,13 +29,21 @@ def scored(runs: Sequence[Run]) -> dict[str, Any]:
     speaks = np.stack([file.covered[rows] for file in files])
     common, n_runs = common_labels(soft_labels, speaks), speaks.sum(axis=0)
     answers, right = soft_labels.argmax(2), common.argmax(1) == dataset.truth[rows]
+    product = common ** n_runs[:, None]
+    product /= product.sum(1, keepdims=True)
     return {
+        "log_loss": log_loss(common, dataset.truth[rows]),
+        "log_loss_of_the_product": log_loss(product, dataset.truth[rows]),
         "agreement": float((answers == answers[0]).all(0).mean()),
         "one_of_them_right": float((answers == dataset.truth[rows]).any(0).mean()),
         "right_of_the_surest": {
             share: float(right[surest(common, n_runs, round(share * len(rows)))].mean()) for share in SHARES
         },
     }
+
+
+def log_loss(soft_labels: np.ndarray, truth: np.ndarray) -> float:
+    return float(-np.log(np.maximum(soft_labels[np.arange(len(truth)), truth], TINY)).mean())
 
 
 def one_label_model(runs: Sequence[Run]) -> dict[str, float]:

@@ -48,8 +48,8 @@ RESULTS = {  # of each step, in order; its first file is written last, and tells
     "train": (END_MODEL, EMBEDDINGS),
 }
 START = "start"  # folder of what a run starts from that refines or combines others
-ORACLE = "oracle.json"  # marks a run whose label model was fed with the truth (dpssl.paper.oracle)
 COMMON = "common.npz"  # there: what the runs that are combined say together
+ORACLE = "oracle.json"  # marks a run whose label model was fed with the truth (dpssl.paper.oracle)
 NORMALISATION = ("mean", "std")  # of the images, beside the weights of an end model
 STAGES = {"warm": (STAGE_WARM,), "lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
 
