@@ -15,7 +15,8 @@ import numpy as np
 from results_file import REPOSITORY, commit, write_results
 
 from dpssl.label_model import LabelModel, confidence_for
-from dpssl.label_model.together import TINY, common_labels, surest
+from dpssl.label_model.together import common_labels, surest
+from dpssl.metrics import log_loss
 from dpssl.runs import Run, open_run
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -40,10 +41,6 @@ def scored(runs: Sequence[Run]) -> dict[str, Any]:
             share: float(right[surest(common, n_runs, round(share * len(rows)))].mean()) for share in SHARES
         },
     }
-
-
-def log_loss(soft_labels: np.ndarray, truth: np.ndarray) -> float:
-    return float(-np.log(np.maximum(soft_labels[np.arange(len(truth)), truth], TINY)).mean())
 
 
 def one_label_model(runs: Sequence[Run]) -> dict[str, float]:

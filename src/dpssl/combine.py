@@ -9,7 +9,6 @@ they are surest of together is nearly all right.
 
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from dpssl.config import DP_SSL, Config
 from dpssl.constants import TRUSTED_SHARE
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model.together import common_labels, surest
-from dpssl.pipeline import BACKBONE, COMMON, ORACLE, SOFT_LABELS, START, SUMMARY
+from dpssl.pipeline import BACKBONE, COMMON, ORACLE, SOFT_LABELS, START, noted_scores
 from dpssl.report.change import COMBINED
 from dpssl.run_folder import RunFolder
 from dpssl.runs import PROGRESS, Run, derive_run
@@ -46,7 +45,7 @@ def start_combined(parents: Sequence[Run], config: Config, out: str | None = Non
         "combined_from": [str(parent.folder.folder.resolve()) for parent in parents],
         "n_trusted": len(trusted),
         "agreement": float((answers == answers[0]).all(0).mean()),
-        "summaries": [_summary(parent) for parent in parents],
+        "summaries": [noted_scores(parent) for parent in parents],
     }
     minutes = sum(sum(parent.minutes().values()) for parent in parents)
 
@@ -95,8 +94,3 @@ def _check_alike(parents: Sequence[Run]) -> None:
 
 def _same_warm_start(config: Config, other: Config) -> bool:
     return config.n_warm_steps == other.n_warm_steps > 0 and config.warm_start == other.warm_start
-
-
-def _summary(parent: Run) -> dict[str, Any]:
-    summary: dict[str, Any] = parent.folder.read_json(SUMMARY) if parent.folder.has(SUMMARY) else {}
-    return {name: summary.get(name) for name in ("annotation_accuracy", "coverage", "test_accuracy")}

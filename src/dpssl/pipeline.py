@@ -239,6 +239,12 @@ def evaluate(run: Run) -> dict[str, Any]:
     return summary
 
 
+def noted_scores(run: Run) -> dict[str, Any]:
+    """What a run that goes on from this one shows beside its own; None where it is not known."""
+    summary: dict[str, Any] = run.folder.read_json(SUMMARY) if run.folder.has(SUMMARY) else {}
+    return {name: summary.get(name) for name in ("annotation_accuracy", "coverage", "test_accuracy")}
+
+
 def _start(run: Run, name: str) -> dict[str, torch.Tensor] | None:
     """The weights that a network goes on from in a run that refines another."""
     place = f"{START}/{name}"

@@ -7,7 +7,6 @@ its folder `start`, so that it can be stopped, moved and resumed like any other.
 """
 
 import shutil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from dpssl.constants import UNLABELED
 from dpssl.data.split import with_labels
 from dpssl.end_model.storage import END_MODEL
 from dpssl.errors import InputError, RunFolderError
-from dpssl.pipeline import COMMON, LF_MODEL, SOFT_LABELS, START, SUMMARY
+from dpssl.pipeline import COMMON, LF_MODEL, SOFT_LABELS, START, noted_scores
 from dpssl.report.change import LABELS_BEFORE, REFINED
 from dpssl.review.corrections import CORRECTIONS, NO_CLASS, UNDECIDED, last_decisions, read_corrections
 from dpssl.run_folder import RunFolder
@@ -94,7 +93,6 @@ def _write_start(folder: RunFolder, parent: Run, decisions: NDArray[np.int64]) -
         common = parent.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "n_runs")
         n_runs = np.where(decided, 0, common["n_runs"])
         folder.write_arrays(f"{START}/{COMMON}", soft_labels=common["soft_labels"], n_runs=n_runs)
-    summary: dict[str, Any] = parent.folder.read_json(SUMMARY) if parent.folder.has(SUMMARY) else {}
     folder.write_json(
         f"{START}/{REFINED}",
         {
@@ -102,6 +100,6 @@ def _write_start(folder: RunFolder, parent: Run, decisions: NDArray[np.int64]) -
             "n_reviewed": int(decided.sum()),
             "n_corrected": int((decided & (decisions != held) & (decisions != NO_CLASS)).sum()),
             "n_left_out": int((decisions == NO_CLASS).sum()),
-            "summary": {name: summary.get(name) for name in ("annotation_accuracy", "coverage", "test_accuracy")},
+            "summary": noted_scores(parent),
         },
     )
