@@ -5,45 +5,70 @@ that takes the surest of their common labels (`label_model.together`) for given 
 whose own label model then has the casting vote. Every run with few labels gives some kind of image as a whole to a
 wrong class, and is sure of it; which kind is chance. So where one run errs with confidence another objects, and what
 they are surest of together is nearly all right.
+
+Some of these mistakes a run shows by itself: classes that its end model tells apart by how much of the image they fill
+(`end_model.sizes`). It has no say between these. Its word would not only mislead: it also chooses what is trusted,
+those images on which its rule happens to hold, and the new run would learn the rule from them. If asked for, a run also
+has no say about the kinds of image that the rest of their class explains least (`end_model.kinds`).
 """
 
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 
+from dpssl.audit import has_warm_start, pairs_told_apart_by_size, unexplained_images
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.config import DP_SSL, Config
-from dpssl.constants import TRUSTED_SHARE
+from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
+from dpssl.end_model.storage import END_MODEL
 from dpssl.errors import InputError, RunFolderError
-from dpssl.label_model.together import common_labels, surest
-from dpssl.pipeline import BACKBONE, COMMON, ORACLE, SOFT_LABELS, START, noted_scores
+from dpssl.label_model.together import common_labels, surest, without_say
+from dpssl.pipeline import COMMON, ORACLE, SOFT_LABELS, START, noted_scores
 from dpssl.report.change import COMBINED
 from dpssl.run_folder import RunFolder
 from dpssl.runs import PROGRESS, Run, derive_run
+from dpssl.training.precision import pick_device
+from dpssl.warm_start import BACKBONE
 
 RUNS = "runs"  # in the minutes: what the runs before took
 
 
-def start_combined(parents: Sequence[Run], config: Config, out: str | None = None, trust: float = TRUSTED_SHARE) -> Run:
+def start_combined(
+    parents: Sequence[Run],
+    config: Config,
+    out: str | None = None,
+    trust: float = TRUSTED_SHARE,
+    unexplained: float = UNEXPLAINED_SHARE,
+) -> Run:
     """The new run, ready for `run_all`: settings `config`, images and given labels of the first of `parents`."""
     if not 0 < trust <= 1:
         raise InputError(f"--trust {trust:g}: must be above 0 and at most 1, the share of the images")
+    if not 0 <= unexplained < 1:
+        raise InputError(f"--unexplained {unexplained:g}: must be at least 0 and below 1, the share of the images")
     _check_alike(parents)
-    first = parents[0]
+    first, device = parents[0], pick_device(config.run.device)
+    no_say = _pairs_without_say(parents, device)
     files = [parent.folder.read_soft_labels(first.dataset.ids) for parent in parents]
-    soft_labels = np.stack([file.soft_labels for file in files])  # (R, n, C)
+    soft_labels = np.stack([without_say(file.soft_labels, pairs) for file, pairs in zip(files, no_say, strict=True)])
     speaks = np.stack([file.covered for file in files])  # (R, n)
+    for parent, spoken in zip(parents, speaks, strict=True):
+        if unexplained and has_warm_start(parent) and parent.folder.has(END_MODEL):
+            spoken &= ~unexplained_images(parent, device, unexplained)
     common, n_runs = common_labels(soft_labels, speaks), speaks.sum(axis=0)
     rows = first.split.unlabeled[n_runs[first.split.unlabeled] > 0]
     trusted = rows[surest(common[rows], n_runs[rows], round(trust * len(rows)))]
     if not len(trusted):
         raise InputError(f"--trust {trust:g}: of {len(rows)} images that a run has labelled this leaves none; raise it")
     split = first.split.trusting(trusted, common[trusted].argmax(1))
-    answers = soft_labels.argmax(2)[:, rows]  # (R, unlabelled)
+    answers = np.stack([file.soft_labels.argmax(1)[rows] for file in files])  # (R, unlabelled)
     noted = {
         "combined_from": [str(parent.folder.folder.resolve()) for parent in parents],
         "n_trusted": len(trusted),
+        "no_say": no_say,  # of each run, the pairs of classes
+        "n_unexplained": [int((file.covered & ~own).sum()) for file, own in zip(files, speaks, strict=True)],
         "agreement": float((answers == answers[0]).all(0).mean()),
         "summaries": [noted_scores(parent) for parent in parents],
     }
@@ -58,6 +83,11 @@ def start_combined(parents: Sequence[Run], config: Config, out: str | None = Non
             shutil.copyfile(first.folder.path(BACKBONE), folder.path(BACKBONE))
 
     return derive_run(first, config, (first.dataset, split), out, prepare)
+
+
+def noted_start(run: Run) -> dict[str, Any]:
+    """What is known of the runs that this one combines."""
+    return dict(run.folder.read_json(f"{START}/{COMBINED}"))
 
 
 def _check_alike(parents: Sequence[Run]) -> None:
@@ -90,6 +120,18 @@ def _check_alike(parents: Sequence[Run]) -> None:
                 f"{place}: {n_other} of its given labels are not those of {first.folder.folder}; runs that are to be "
                 "combined start from the same labels: leave --seed as it is and change --repeat"
             )
+
+
+def _pairs_without_say(parents: Sequence[Run], device: torch.device) -> list[list[tuple[int, int]]]:
+    """For each run the pairs of classes that it tells apart by size, but for those that every run does."""
+    told_apart = [
+        {(min(pair["near"], pair["far"]), max(pair["near"], pair["far"])) for pair in found}
+        for found in (
+            pairs_told_apart_by_size(parent, device) if parent.folder.has(END_MODEL) else [] for parent in parents
+        )
+    ]
+    by_all = set.intersection(*told_apart)
+    return [sorted(pairs - by_all) for pairs in told_apart]
 
 
 def _same_warm_start(config: Config, other: Config) -> bool:

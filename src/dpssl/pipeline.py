@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dpssl.audit import pairs_told_apart_by_size
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.trainer import STAGE as STAGE_FIT
 from dpssl.baselines.trainer import train_baseline
@@ -19,7 +20,6 @@ from dpssl.constants import ABSTAIN
 from dpssl.data.batches import ImageBank, unlabeled_pool
 from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
-from dpssl.end_model.sizes import images_to_ask, told_apart_by_size
 from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
 from dpssl.end_model.train import STAGE as STAGE_END
 from dpssl.end_model.train import train_end_model
@@ -34,13 +34,12 @@ from dpssl.step_files import VoteFile
 from dpssl.summary import summarize
 from dpssl.training.distributed import on_writer, share
 from dpssl.training.watch import Watch
+from dpssl.warm_start import BACKBONE, train_warm_start
 from dpssl.warm_start import STAGE as STAGE_WARM
-from dpssl.warm_start import train_warm_start
 
 VOTES, SOFT_LABELS, EMBEDDINGS = "votes.npz", "soft_labels.npz", "embeddings.npz"
 PSEUDO_LABELS, SUMMARY, REPORT = "pseudo_labels.npz", "summary.json", "report.html"
 LF_MODEL, LABEL_MODEL = "lf_model.safetensors", "label_model.safetensors"
-BACKBONE = "backbone.safetensors"
 RESULTS = {  # of each step, in order; its first file is written last, and tells that the step is done
     "warm": (BACKBONE,),
     "lfs": (VOTES, LF_MODEL),
@@ -216,12 +215,10 @@ def evaluate(run: Run) -> dict[str, Any]:
     test_probabilities, told_apart = None, None
     n_test = len(run.dataset.test_images)
     if run.has(END_MODEL) and (n_test or run.has_device):
-        model = load_end_model(run.folder, run.device)
-        rows = images_to_ask(run.split.unlabeled, run.dataset.n_classes)
-        memory = run.config.run.image_memory
-        told_apart = told_apart_by_size(model.network, model.bank.with_images(run.dataset.images[rows], memory))
+        told_apart = pairs_told_apart_by_size(run, run.device)
         if n_test:
-            test = model.bank.with_images(run.dataset.test_images, memory)
+            model = load_end_model(run.folder, run.device)
+            test = model.bank.with_images(run.dataset.test_images, run.config.run.image_memory)
             test_probabilities = predict_probabilities(model.network, test).numpy()
     if not run.writes:
         return {}

@@ -28,7 +28,7 @@ from dpssl.training.stage import annealed_stage, train_stage
 from dpssl.training.step import LossAndMetrics, TrainState
 from dpssl.training.watch import Watch
 
-STAGE = "warm"
+STAGE, BACKBONE = "warm", "backbone.safetensors"
 N_HIDDEN, N_EMBEDDED = 512, 128  # of the projection, which is thrown away; 128 as in SimCLR
 SAME_PLACE = -1e9  # similarity of a view with itself, which is no answer
 

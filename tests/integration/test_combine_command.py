@@ -86,6 +86,35 @@ def test_its_label_model_has_the_casting_vote(combined: Path) -> None:
     assert (found.covered == ((n_runs > 0) | speaks)).all()
 
 
+def test_a_run_has_no_say_between_classes_that_it_tells_apart_by_size(
+    tiny_run: Path, again: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dpssl.combine
+    from dpssl.runs import open_run
+
+    parents = [open_run(run, progress=False, writes=False) for run in (tiny_run, again)]
+    pair = {"near": 3, "far": 8, "enlarged": 0.2, "smaller": 0.2}
+
+    def combined_where(*found: list[dict[str, Any]]) -> RunFolder:
+        of_run = dict(zip((id(parent) for parent in parents), found, strict=True))
+        monkeypatch.setattr(dpssl.combine, "pairs_told_apart_by_size", lambda run, device: of_run[id(run)])
+        out = tmp_path / str(len(list(tmp_path.iterdir())))
+        return dpssl.combine.start_combined(parents, parents[0].config, str(out)).folder
+
+    def odds(folder: RunFolder) -> np.ndarray:
+        common = folder.read_arrays("start/common.npz", "soft_labels")["soft_labels"].astype(float)
+        return np.log(common[:, 3]) - np.log(common[:, 8])
+
+    first, second = (RunFolder(run).read_soft_labels() for run in (tiny_run, again))
+    both = first.covered & second.covered
+    of_first = np.log(np.maximum(first.soft_labels[:, [3, 8]].astype(float), 1e-12)) @ [1, -1]
+    plain, one_silent, all_silent = combined_where([], []), combined_where([], [pair]), combined_where([pair], [pair])
+    assert odds(one_silent)[both] == pytest.approx(of_first[both] / 2, abs=1e-3)
+    assert np.abs(odds(plain)[both] - of_first[both] / 2).max() > 0.1
+    assert one_silent.read_json("start/combined.json")["no_say"] == [[], [[3, 8]]]
+    assert odds(all_silent) == pytest.approx(odds(plain)), "where it is true of all, all are heard"
+
+
 def test_both_trainings_see_the_trusted_labels(combined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dpssl import pipeline
     from dpssl.runs import open_run

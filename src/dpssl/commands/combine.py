@@ -8,7 +8,7 @@ from dpssl.commands.command import Command
 from dpssl.commands.flags import add_settings
 from dpssl.commands.session import finish, say_start
 from dpssl.config import with_values
-from dpssl.constants import TRUSTED_SHARE
+from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
 
 SECTIONS = ("run", "augment", "optim", "warm_start", "labeling", "label_model", "end_model")
 
@@ -16,8 +16,9 @@ SECTIONS = ("run", "augment", "optim", "warm_start", "labeling", "label_model", 
 def run_combine(chosen: dict[str, Any]) -> int:
     import torch
 
-    from dpssl.combine import start_combined
+    from dpssl.combine import noted_start, start_combined
     from dpssl.pipeline import run_all
+    from dpssl.report.change import pairs_in_words
     from dpssl.runs import open_run
 
     threads = torch.get_num_threads()
@@ -25,9 +26,13 @@ def run_combine(chosen: dict[str, Any]) -> int:
     torch.set_num_threads(threads)  # each was opened with its own
     highest = max(parent.config.run.repeat for parent in parents)
     config = with_values(parents[0].config, {"repeat": highest + 1, "max_minutes": 0, **chosen["set"]})
-    run = start_combined(parents, config, chosen["out"], chosen["trust"])
+    run = start_combined(parents, config, chosen["out"], chosen["trust"], chosen["unexplained"])
     del parents  # their images
     say_start(run)
+    for source, pairs in zip(chosen["sources"], noted_start(run)["no_say"], strict=True):
+        if pairs:
+            names = pairs_in_words(pairs, run.dataset.class_names)
+            print(f"{source} has no say between {names}, which it tells apart by their size", file=sys.stderr)
     print(f"takes {len(run.split.trusted):,} labels as given, on which the runs agree most surely", file=sys.stderr)
     return finish(run, run_all)
 
@@ -42,6 +47,13 @@ def _add_combine(command: argparse.ArgumentParser) -> None:
         type=float,
         default=TRUSTED_SHARE,
         help=f"share of the unlabelled images whose common label is taken as given; default: {TRUSTED_SHARE}",
+    )
+    command.add_argument(
+        "--unexplained",
+        type=float,
+        default=UNEXPLAINED_SHARE,
+        help="share of the images about which a run with a warm start has no say: the kinds that the rest of their "
+        f"class explains least; default: {UNEXPLAINED_SHARE}",
     )
     add_settings(command, SECTIONS, without=("seed",))
 

@@ -9,6 +9,7 @@ Votes of one network err together, and a label model that counts each of them as
 So each source is resolved by itself first; what it says then counts once.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,19 @@ def common_labels(soft_labels: NDArray[Any], weight: NDArray[Any]) -> Floats:
         log_proba += exponent[:, None] * np.log(np.maximum(source, TINY))
     proba = np.exp(log_proba - log_proba.max(axis=1, keepdims=True))
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+
+def without_say(soft_labels: NDArray[Any], pairs: Iterable[tuple[int, int]]) -> NDArray[Any]:
+    """The same soft labels (n, C) of a source that is not to be asked which class of a pair it is.
+
+    What it gives to both is given to each in equal parts, so that it still says that it is one of the two; pairs that
+    share a class are taken together.
+    """
+    group = np.arange(soft_labels.shape[1])
+    for one, other in pairs:
+        group[group == group[other]] = group[one]
+    together = group[:, None] == group
+    return np.asarray(soft_labels @ (together / together.sum(axis=0)))
 
 
 def surest(soft_labels: Floats, n_sources: NDArray[Any], n_wanted: int) -> NDArray[np.int64]:

@@ -1,13 +1,13 @@
 """What a run came from: the run that it refines beside what it changed, or the runs that it combines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpssl.report.contents import Labels, RunContents
 from dpssl.report.gallery import Picture, picture
-from dpssl.report.names import percent, probability, shown
+from dpssl.report.names import percent, probability, short, shown
 
 START, REFINED, LABELS_BEFORE = "start", "refined.json", "labels.npz"  # what `dpssl refine` leaves of the run before
 COMBINED = "combined.json"  # what `dpssl combine` notes about the runs before
@@ -82,6 +82,7 @@ class Part:
     name: str
     annotation: str
     test: str
+    no_say: str = ""  # between these classes
 
 
 def read_combination(contents: RunContents) -> Combination | None:
@@ -90,13 +91,20 @@ def read_combination(contents: RunContents) -> Combination | None:
         return None
     noted = contents.folder.read_json(f"{START}/{COMBINED}")
     names = [shown(name) for name in noted["combined_from"]]
-    found = [_part(name, summary) for name, summary in zip(names, noted["summaries"], strict=True)]
+    no_say = [pairs_in_words(pairs, contents.class_names) for pairs in noted.get("no_say") or [[]] * len(names)]
+    found = [_part(*of_one) for of_one in zip(names, noted["summaries"], no_say, strict=True)]
     return Combination(noted["n_trusted"], percent(noted["agreement"]), [*found, _part("this run", contents.summary)])
 
 
-def _part(name: str, summary: Mapping[str, float | None]) -> Part:
+def pairs_in_words(pairs: Sequence[Sequence[int]], class_names: Sequence[str]) -> str:
+    """Pairs of classes in a sentence: cat and dog; deer and horse."""
+    return "; ".join(" and ".join(short(class_names[place], 30) for place in pair) for pair in pairs)
+
+
+def _part(name: str, summary: Mapping[str, float | None], no_say: str = "") -> Part:
     annotation, test = summary.get("annotation_accuracy"), summary.get("test_accuracy")
-    return Part(name, *("" if score is None else percent(score) for score in (annotation, test)))
+    scores = ["" if score is None else percent(score) for score in (annotation, test)]
+    return Part(name, scores[0], scores[1], no_say)
 
 
 def _scores(contents: RunContents, noted: dict[str, dict[str, float | None]]) -> list[BeforeAndAfter]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpssl.label_model.together import FLOOR, common_labels, surest
+from dpssl.label_model.together import FLOOR, common_labels, surest, without_say
 
 
 def test_the_geometric_mean_of_what_they_say() -> None:
@@ -43,6 +43,20 @@ def test_a_weight_counts_a_source_several_times() -> None:
     three = common_labels(np.stack([first, first, second]), np.ones((3, 5)))
     weight = np.repeat([[2], [1]], 5, axis=1)
     assert common_labels(np.stack([first, second]), weight) == pytest.approx(three)
+
+
+def test_a_source_without_say_still_says_that_it_is_one_of_the_two() -> None:
+    found = without_say(np.array([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3]]), [(1, 2)])
+    assert found == pytest.approx(np.array([[0.1, 0.45, 0.45], [0.5, 0.25, 0.25]]))
+    together = common_labels(np.stack([found, np.array([[0.2, 0.1, 0.7], [0.2, 0.6, 0.2]])]), np.ones((2, 2)))
+    assert together[:, 2] / together[:, 1] == pytest.approx(np.sqrt([7, 1 / 3])), "the other one decides"
+
+
+def test_pairs_that_share_a_class_are_taken_together() -> None:
+    soft_labels = np.array([[0.4, 0.1, 0.2, 0.3]])
+    for pairs in ([(0, 1), (1, 3)], [(1, 3), (0, 1)], [(0, 3), (0, 1), (1, 3)]):
+        assert without_say(soft_labels, pairs) == pytest.approx(np.array([[0.8 / 3, 0.8 / 3, 0.2, 0.8 / 3]]))
+    assert without_say(soft_labels, []) == pytest.approx(soft_labels)
 
 
 def test_the_surest_by_the_odds_of_the_first_class_over_the_second() -> None:

@@ -1,0 +1,75 @@
+"""Kinds of image that the rest of their class does not explain. Found from features alone, without truth.
+
+With few labels a run may give a kind of image, as a whole, to a wrong class (horses' heads to the birds) and be sure of
+it. Its own features then show the kind as a part of that class by itself. So every class is parted into kinds by the
+run's features, and for each kind the nearest images of other kinds are looked up in features that no label has touched,
+those of the warm start: how many of them carry its label? For heads among birds few do.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+KINDS_A_CLASS = 6
+SMALLEST_KIND = 30  # images a kind has on average at least
+NEIGHBOURS = 50
+MOST_COMPARED = 20_000  # images, evenly spread, among which the nearest are looked for
+CHUNK = 1000
+
+
+def kinds_of(embeddings: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n,) numbers of the kinds: k-means on the directions of the embeddings (n, D), for each label by itself."""
+    from sklearn.cluster import KMeans
+
+    directions = _directions(embeddings)
+    kinds = np.zeros(len(labels), dtype=np.int64)
+    n_found = 0
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        n_kinds = max(1, min(KINDS_A_CLASS, len(members) // SMALLEST_KIND))
+        means = KMeans(n_kinds, n_init=4, max_iter=50, random_state=0).fit(directions[members])
+        kinds[members] = n_found + means.labels_
+        n_found += n_kinds
+    return kinds
+
+
+def explained(
+    features: NDArray[Any], labels: NDArray[np.int64], kinds: NDArray[np.int64], device: torch.device
+) -> NDArray[np.float64]:
+    """(kinds,): of the NEIGHBOURS images of other kinds nearest to an image in `features` (n, D), the share that carry
+    its label, on the mean over the kind. 1 for a kind that is a class of its own, which nothing could explain.
+    """
+    directions = torch.from_numpy(_directions(features)).to(device)
+    label, kind = (torch.from_numpy(numbers).to(device) for numbers in (labels, kinds))
+    compared = np.linspace(0, len(labels) - 1, min(len(labels), MOST_COMPARED)).astype(int)
+    n_neighbours = max(1, min(NEIGHBOURS, len(compared) - int(np.bincount(kinds[compared]).max())))
+    among = torch.from_numpy(compared).to(device)
+    shares = []
+    for rows in torch.arange(len(labels), device=device).split(CHUNK):
+        likeness = directions[rows] @ directions[among].T
+        likeness.masked_fill_(kind[rows, None] == kind[among], -2.0)  # its own kind is not asked
+        nearest = among[likeness.topk(n_neighbours, dim=1).indices]
+        shares.append((label[nearest] == label[rows, None]).double().mean(1))
+    n_images = np.bincount(kinds)
+    share = np.bincount(kinds, weights=torch.cat(shares).cpu().numpy()) / np.maximum(n_images, 1)
+    label_of_kind = np.zeros(len(n_images), dtype=np.int64)
+    label_of_kind[kinds] = labels
+    alone = np.bincount(label_of_kind)[label_of_kind] == 1
+    return np.where(alone, 1.0, share)
+
+
+def least_explained(share_of_kind: NDArray[Any], kinds: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """(n,) true for the images of the least explained kinds, as many whole kinds as make up `share` of all at most."""
+    order = np.argsort(share_of_kind, kind="stable")
+    order = order[share_of_kind[order] < 1]
+    n_images = np.bincount(kinds, minlength=len(share_of_kind))[order]
+    chosen = order[np.cumsum(n_images) <= share * len(kinds)]
+    return np.isin(kinds, chosen)
+
+
+def _directions(features: NDArray[Any]) -> NDArray[np.float32]:
+    """Unit vectors from the mean."""
+    centred = features.astype(np.float32) - features.mean(axis=0, dtype=np.float32)
+    return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12))

@@ -1,0 +1,82 @@
+"""A kind of image that its class does not explain is found by features alone, whatever the run is sure of."""
+
+import numpy as np
+import pytest
+import torch
+
+from dpssl.end_model import kinds
+from dpssl.end_model.kinds import explained, kinds_of, least_explained
+
+CPU = torch.device("cpu")
+
+
+def around(centres: np.ndarray, n_each: int, seed: int = 0) -> np.ndarray:
+    spread = np.random.default_rng(seed).normal(size=(len(centres) * n_each, centres.shape[1]))
+    return np.repeat(centres, n_each, axis=0) + 0.15 * spread
+
+
+@pytest.fixture
+def mistaken() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Four kinds of 200 images: two of class 0, two of class 1, but the last looks like class 0. Features, labels, kinds.
+
+    In the run's own features the classes are far apart; in those of the start the kinds are, and the last is nearest to
+    the first two.
+    """
+    kind = np.repeat(np.arange(4), 200)
+    start = around(np.array([[3.0, 0, 0], [3.0, 1.5, 0], [-4.0, 0, 0], [3.0, 0.7, 1.5]]), 200)
+    return start, np.array([0, 0, 1, 1])[kind], kind
+
+
+def test_the_kind_on_the_wrong_side_is_explained_least(mistaken: tuple[np.ndarray, ...]) -> None:
+    start, labels, kind = mistaken
+    share = explained(start, labels, kind, CPU)
+    assert share.argmin() == 3
+    assert share[3] < 0.1
+    assert (share[:2] > 0.4).all(), "each other's neighbours"
+    chosen = least_explained(share, kind, 0.25)
+    assert (chosen == (kind == 3)).all()
+
+
+def test_its_own_kind_is_not_asked(mistaken: tuple[np.ndarray, ...]) -> None:
+    start, labels, kind = mistaken
+    in_pairs = explained(start, labels, np.repeat(np.arange(400), 2), CPU)
+    assert in_pairs[300:].mean() > 0.9, "were each pair a kind, the others like it would explain it"
+    assert explained(start, labels, kind, CPU)[3] < 0.1
+
+
+def test_whole_kinds_as_many_as_fit() -> None:
+    kind = np.repeat(np.arange(4), [10, 20, 30, 40])
+    share = np.array([0.5, 0.1, 0.2, 0.9])
+    assert set(kind[least_explained(share, kind, 0.2)]) == {1}
+    assert set(kind[least_explained(share, kind, 0.5)]) == {1, 2}
+    assert not least_explained(share, kind, 0.1).any()
+    assert not least_explained(share, kind, 0.0).any()
+
+
+def test_a_class_of_one_kind_is_not_judged() -> None:
+    labels = np.repeat([0, 1, 1], 60)
+    kind = np.repeat([0, 1, 2], 60)
+    start = around(np.array([[5.0, 0], [0, 5.0], [0.5, 5.0]]), 60)
+    share = explained(start, labels, kind, CPU)
+    assert share[0] == 1
+    assert not least_explained(share, kind, 0.9)[labels == 0].any()
+
+
+def test_every_class_is_parted_by_the_features_of_the_run() -> None:
+    embeddings = around(np.eye(12) * 4, 100)
+    labels = np.repeat([0, 1], 600)
+    found = kinds_of(embeddings, labels)
+    assert len(np.unique(found)) == 2 * kinds.KINDS_A_CLASS
+    for kind in np.unique(found):
+        assert len(np.unique(labels[found == kind])) == 1
+    assert all(len(np.unique(found[start : start + 100])) == 1 for start in range(0, 1200, 100))
+    few = kinds_of(embeddings[560:660], labels[560:660])
+    assert len(np.unique(few)) == 40 // kinds.SMALLEST_KIND + 60 // kinds.SMALLEST_KIND
+
+
+def test_more_images_than_are_compared(mistaken: tuple[np.ndarray, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    start, labels, kind = mistaken
+    monkeypatch.setattr(kinds, "MOST_COMPARED", 300)
+    share = explained(start, labels, kind, CPU)
+    assert share.argmin() == 3
+    assert share[3] < 0.1
