@@ -2,8 +2,8 @@
 
     python benchmarks/agreement.py runs/plain runs/zoomed       # -> results/agreement.json
 
-What `dpssl combine` would train on, scored with the truth; no network is run. Beside it what label models make of the
-votes of all runs put side by side.
+What `dpssl combine` would train on, scored with the truth: with every run's full say, and where a run has none between
+classes that it tells apart by size. Beside it what label models make of the votes of all runs put side by side.
 """
 
 import argparse
@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from results_file import REPOSITORY, commit, write_results
 
+from dpssl.audit import pairs_without_say
 from dpssl.label_model import LabelModel, confidence_for
-from dpssl.label_model.together import common_labels, surest
+from dpssl.label_model.together import common_labels, surest, without_say
 from dpssl.metrics import log_loss
 from dpssl.runs import Run, open_run
 
@@ -23,10 +25,11 @@ SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 ONE_MODEL = ("majority", "paper", "adaptive")  # for the votes of all runs
 
 
-def scored(runs: Sequence[Run]) -> dict[str, Any]:
+def scored(runs: Sequence[Run], no_say: Sequence[Sequence[tuple[int, int]]] | None = None) -> dict[str, Any]:
     dataset, rows = runs[0].dataset, runs[0].split.unlabeled
     files = [run.folder.read_soft_labels(dataset.ids) for run in runs]
-    soft_labels = np.stack([file.soft_labels[rows] for file in files]).astype(np.float64)
+    pairs = no_say or [[]] * len(runs)
+    soft_labels = np.stack([without_say(file.soft_labels[rows], of) for file, of in zip(files, pairs, strict=True)])
     speaks = np.stack([file.covered[rows] for file in files])
     common, n_runs = common_labels(soft_labels, speaks), speaks.sum(axis=0)
     answers, right = soft_labels.argmax(2), common.argmax(1) == dataset.truth[rows]
@@ -65,7 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = [run.folder.folder.name for run in runs]
     report = {name: scored([run]) for name, run in zip(names, runs, strict=True)}
     if len(runs) > 1:
-        report[" and ".join(names)] = scored(runs) | {"one_label_model": one_label_model(runs)}
+        together = " and ".join(names)
+        no_say = pairs_without_say(runs, torch.device("cpu"))
+        report[together] = scored(runs) | {"one_label_model": one_label_model(runs)}
+        report[f"{together}, no say by size"] = scored(runs, no_say) | {"no_say": no_say}
     for name, figures in report.items():
         print(name, figures)
     write_results(chosen.out, {"commit": commit(), "runs": report})

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
-from dpssl.audit import has_warm_start, pairs_told_apart_by_size, unexplained_images
+from dpssl.audit import has_warm_start, pairs_without_say, unexplained_images
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.config import DP_SSL, Config
 from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
@@ -50,7 +49,7 @@ def start_combined(
         raise InputError(f"--unexplained {unexplained:g}: must be at least 0 and below 1, the share of the images")
     _check_alike(parents)
     first, device = parents[0], pick_device(config.run.device)
-    no_say = _pairs_without_say(parents, device)
+    no_say = pairs_without_say(parents, device)
     files = [parent.folder.read_soft_labels(first.dataset.ids) for parent in parents]
     soft_labels = np.stack([without_say(file.soft_labels, pairs) for file, pairs in zip(files, no_say, strict=True)])
     speaks = np.stack([file.covered for file in files])  # (R, n)
@@ -120,18 +119,6 @@ def _check_alike(parents: Sequence[Run]) -> None:
                 f"{place}: {n_other} of its given labels are not those of {first.folder.folder}; runs that are to be "
                 "combined start from the same labels: leave --seed as it is and change --repeat"
             )
-
-
-def _pairs_without_say(parents: Sequence[Run], device: torch.device) -> list[list[tuple[int, int]]]:
-    """For each run the pairs of classes that it tells apart by size, but for those that every run does."""
-    told_apart = [
-        {(min(pair["near"], pair["far"]), max(pair["near"], pair["far"])) for pair in found}
-        for found in (
-            pairs_told_apart_by_size(parent, device) if parent.folder.has(END_MODEL) else [] for parent in parents
-        )
-    ]
-    by_all = set.intersection(*told_apart)
-    return [sorted(pairs - by_all) for pairs in told_apart]
 
 
 def _same_warm_start(config: Config, other: Config) -> bool:

@@ -89,6 +89,7 @@ def test_its_label_model_has_the_casting_vote(combined: Path) -> None:
 def test_a_run_has_no_say_between_classes_that_it_tells_apart_by_size(
     tiny_run: Path, again: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import dpssl.audit
     import dpssl.combine
     from dpssl.runs import open_run
 
@@ -97,7 +98,7 @@ def test_a_run_has_no_say_between_classes_that_it_tells_apart_by_size(
 
     def combined_where(*found: list[dict[str, Any]]) -> RunFolder:
         of_run = dict(zip((id(parent) for parent in parents), found, strict=True))
-        monkeypatch.setattr(dpssl.combine, "pairs_told_apart_by_size", lambda run, device: of_run[id(run)])
+        monkeypatch.setattr(dpssl.audit, "pairs_told_apart_by_size", lambda run, device: of_run[id(run)])
         out = tmp_path / str(len(list(tmp_path.iterdir())))
         return dpssl.combine.start_combined(parents, parents[0].config, str(out)).folder
 
@@ -113,6 +114,27 @@ def test_a_run_has_no_say_between_classes_that_it_tells_apart_by_size(
     assert np.abs(odds(plain)[both] - of_first[both] / 2).max() > 0.1
     assert one_silent.read_json("start/combined.json")["no_say"] == [[], [[3, 8]]]
     assert odds(all_silent) == pytest.approx(odds(plain)), "where it is true of all, all are heard"
+
+
+def test_a_run_has_no_say_about_kinds_that_their_class_does_not_explain(
+    warm_cli: Any, tiny: list[str], tiny_run: Path, tmp_path: Path
+) -> None:
+    warm, out = tmp_path / "warm", tmp_path / "out"
+    done = warm_cli("run", *tiny, "--repeat", 2, "--warm-steps", 20, "--out", warm)
+    assert done.returncode == 0, done.stderr
+    done = warm_cli("combine", tiny_run, warm, "--out", out, "--unexplained", 0.3, "--warm-steps", 0)
+    assert done.returncode == 0, done.stderr
+    noted, n_runs = (
+        RunFolder(out).read_json("start/combined.json"),
+        RunFolder(out).read_arrays("start/common.npz", "n_runs"),
+    )
+    covered = [RunFolder(run).read_soft_labels().covered for run in (tiny_run, warm)]
+    unlabeled = np.isin(RunFolder(warm).read_soft_labels().ids, split_of(warm)["unlabeled"])
+    assert noted["n_unexplained"][0] == 0, "it has no warm start whose features could tell"
+    assert 0 < noted["n_unexplained"][1] <= 0.3 * (covered[1] & unlabeled).sum()
+    silent = sum(covered).astype(int) - n_runs["n_runs"]
+    assert silent.sum() == noted["n_unexplained"][1]
+    assert not silent[~unlabeled].any()
 
 
 def test_both_trainings_see_the_trusted_labels(combined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +255,7 @@ def test_runs_that_do_not_belong_together_are_named(
     assert "--trust 0" in refused(tiny_run, again, "--trust", 0)
     assert "leaves none" in refused(tiny_run, again, "--trust", 0.0001)
     assert "--trust 1.5" in refused(tiny_run, again, "--trust", 1.5)
+    assert "--unexplained 1" in refused(tiny_run, again, "--unexplained", 1)
     assert "no such" in refused(tiny_run, tmp_path / "nowhere")
     assert "made from" in refused(tiny_run, combined)
     for flags, message in (

@@ -17,11 +17,7 @@ def around(centres: np.ndarray, n_each: int, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture
 def mistaken() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Four kinds of 200 images: two of class 0, two of class 1, but the last looks like class 0. Features, labels, kinds.
-
-    In the run's own features the classes are far apart; in those of the start the kinds are, and the last is nearest to
-    the first two.
-    """
+    """Features, labels and kinds. Of four kinds two are class 0, two class 1, but the last looks like class 0."""
     kind = np.repeat(np.arange(4), 200)
     start = around(np.array([[3.0, 0, 0], [3.0, 1.5, 0], [-4.0, 0, 0], [3.0, 0.7, 1.5]]), 200)
     return start, np.array([0, 0, 1, 1])[kind], kind
