@@ -32,7 +32,8 @@ def scored(runs: Sequence[Run], no_say: Sequence[Sequence[tuple[int, int]]] | No
     soft_labels = np.stack([without_say(file.soft_labels[rows], of) for file, of in zip(files, pairs, strict=True)])
     speaks = np.stack([file.covered[rows] for file in files])
     common, n_runs = common_labels(soft_labels, speaks), speaks.sum(axis=0)
-    answers, right = soft_labels.argmax(2), common.argmax(1) == dataset.truth[rows]
+    answers = np.stack([file.soft_labels[rows].argmax(1) for file in files])
+    right = common.argmax(1) == dataset.truth[rows]
     product = common ** n_runs[:, None]
     product /= product.sum(1, keepdims=True)
     return {
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = {name: scored([run]) for name, run in zip(names, runs, strict=True)}
     if len(runs) > 1:
         together = " and ".join(names)
-        no_say = pairs_without_say(runs, torch.device("cpu"))
+        no_say = pairs_without_say(runs, torch.device("cpu"), "auto")
         report[together] = scored(runs) | {"one_label_model": one_label_model(runs)}
         report[f"{together}, no say by size"] = scored(runs, no_say) | {"no_say": no_say}
     for name, figures in report.items():

@@ -15,16 +15,18 @@ import numpy as np
 import torch
 from results_file import REPOSITORY, commit, write_results
 
-from dpssl.audit import kinds_of_run, start_features
+from dpssl.audit import kinds_of_run, knows_its_kinds, start_features
 from dpssl.end_model.kinds import least_explained
 from dpssl.runs import Run, open_run
+from dpssl.warm_start import BACKBONE
 
+CPU = torch.device("cpu")
 SHARE = 0.1
 N_SHOWN = 5  # kinds, the least explained first
 
 
 def scored(run: Run, features: np.ndarray) -> dict[str, Any]:
-    found = kinds_of_run(run, torch.device("cpu"), features)
+    found = kinds_of_run(run, features, CPU, "auto")
     wrong = found.labels != run.dataset.truth[found.rows]
     confidence = run.folder.read_soft_labels(run.dataset.ids).soft_labels[found.rows].max(1)
     least = least_explained(found.explained, found.kinds, SHARE)
@@ -34,8 +36,8 @@ def scored(run: Run, features: np.ndarray) -> dict[str, Any]:
         "label_seed": run.config.run.seed,
         "wrong": float(wrong.mean()),
         "n_least_explained": int(least.sum()),
-        "wrong_of_the_least_explained": float(wrong[least].mean()),
-        "wrong_of_the_least_sure": float(wrong[least_sure].mean()),
+        "wrong_of_the_least_explained": float(wrong[least].mean()) if least.any() else None,
+        "wrong_of_the_least_sure": float(wrong[least_sure].mean()) if least.any() else None,
         "kinds": [_described(run, found.rows[of_it], found.labels[of_it]) | {"explained": float(found.explained[kind])}
                   for kind in first for of_it in [found.kinds == kind]],
     }  # fmt: skip
@@ -58,13 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "kinds.json")
     chosen = parser.parse_args(arguments)
-    features: dict[str, np.ndarray] = {}  # by the weights that a run began with: several often share them
+    features: dict[tuple[str, bytes], np.ndarray] = {}  # several runs often begin with the same weights and images
     report = {}
     for path in chosen.runs:
         run = open_run(path, writes=False)
-        start = run.config.backbone.backbone_weights or str(path)
+        if not knows_its_kinds(run) or (run.dataset.truth[run.split.unlabeled] < 0).any():
+            parser.error(f"{path}: needs a warm start, an end model and the truth of all images")
+        own = str(path) if run.folder.has(BACKBONE) else run.config.backbone.backbone_weights
+        start = (own, run.dataset.ids.tobytes())
         if start not in features:
-            features[start] = start_features(run, torch.device("cpu"))
+            features[start] = start_features(run, CPU, "auto")
         report[path.name] = scored(run, features[start])
         print(path.name, report[path.name], flush=True)
     write_results(chosen.out, {"commit": commit(), "share": SHARE, "runs": report})

@@ -17,18 +17,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpssl.audit import has_warm_start, pairs_without_say, unexplained_images
+from dpssl.audit import knows_its_kinds, pairs_without_say, unexplained_images
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.config import DP_SSL, Config
 from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
-from dpssl.end_model.storage import END_MODEL
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model.together import common_labels, surest, without_say
 from dpssl.pipeline import COMMON, ORACLE, SOFT_LABELS, START, noted_scores
 from dpssl.report.change import COMBINED
 from dpssl.run_folder import RunFolder
-from dpssl.runs import PROGRESS, Run, derive_run
+from dpssl.runs import PROGRESS, Run, derive_run, use_threads
 from dpssl.training.precision import pick_device
 from dpssl.warm_start import BACKBONE
 
@@ -48,14 +48,14 @@ def start_combined(
     if not 0 <= unexplained < 1:
         raise InputError(f"--unexplained {unexplained:g}: must be at least 0 and below 1, the share of the images")
     _check_alike(parents)
-    first, device = parents[0], pick_device(config.run.device)
-    no_say = pairs_without_say(parents, device)
-    files = [parent.folder.read_soft_labels(first.dataset.ids) for parent in parents]
+    use_threads(config)
+    first, files = parents[0], [parent.folder.read_soft_labels(parents[0].dataset.ids) for parent in parents]
+    no_say = pairs_without_say(parents, pick_device(config.run.device), config.run.image_memory)
+    silent = _silent_about(parents, unexplained, config) & np.stack([file.covered for file in files])  # (R, n)
     soft_labels = np.stack([without_say(file.soft_labels, pairs) for file, pairs in zip(files, no_say, strict=True)])
-    speaks = np.stack([file.covered for file in files])  # (R, n)
-    for parent, spoken in zip(parents, speaks, strict=True):
-        if unexplained and has_warm_start(parent) and parent.folder.has(END_MODEL):
-            spoken &= ~unexplained_images(parent, device, unexplained)
+    for of_run, file, rows in zip(soft_labels, files, silent, strict=True):
+        of_run[rows] = of_run[file.covered].mean(axis=0)  # as where it has no vote
+    speaks = np.stack([file.covered for file in files]) & ~silent  # (R, n)
     common, n_runs = common_labels(soft_labels, speaks), speaks.sum(axis=0)
     rows = first.split.unlabeled[n_runs[first.split.unlabeled] > 0]
     trusted = rows[surest(common[rows], n_runs[rows], round(trust * len(rows)))]
@@ -67,7 +67,7 @@ def start_combined(
         "combined_from": [str(parent.folder.folder.resolve()) for parent in parents],
         "n_trusted": len(trusted),
         "no_say": no_say,  # of each run, the pairs of classes
-        "n_unexplained": [int((file.covered & ~own).sum()) for file, own in zip(files, speaks, strict=True)],
+        "n_unexplained": silent.sum(axis=1).tolist(),  # of each, the images
         "agreement": float((answers == answers[0]).all(0).mean()),
         "summaries": [noted_scores(parent) for parent in parents],
     }
@@ -119,6 +119,20 @@ def _check_alike(parents: Sequence[Run]) -> None:
                 f"{place}: {n_other} of its given labels are not those of {first.folder.folder}; runs that are to be "
                 "combined start from the same labels: leave --seed as it is and change --repeat"
             )
+
+
+def _silent_about(parents: Sequence[Run], share: float, config: Config) -> NDArray[np.bool_]:
+    """(R, n) true for the images of the kinds that the rest of their class explains least, `share` of a run's."""
+    silent = np.zeros((len(parents), len(parents[0].dataset.ids)), dtype=np.bool_)
+    if not share:
+        return silent
+    if not any(knows_its_kinds(parent) for parent in parents):
+        raise InputError(f"--unexplained {share:g}: none of these runs has a warm start, whose features it looks at")
+    device, memory = pick_device(config.run.device), config.run.image_memory
+    for of_run, parent in zip(silent, parents, strict=True):
+        if knows_its_kinds(parent):
+            of_run |= unexplained_images(parent, share, device, memory)
+    return silent
 
 
 def _same_warm_start(config: Config, other: Config) -> bool:

@@ -215,7 +215,7 @@ def evaluate(run: Run) -> dict[str, Any]:
     test_probabilities, told_apart = None, None
     n_test = len(run.dataset.test_images)
     if run.has(END_MODEL) and (n_test or run.has_device):
-        told_apart = pairs_told_apart_by_size(run, run.device)
+        told_apart = pairs_told_apart_by_size(run, run.device, run.config.run.image_memory)
         if n_test:
             model = load_end_model(run.folder, run.device)
             test = model.bank.with_images(run.dataset.test_images, run.config.run.image_memory)

@@ -136,7 +136,7 @@ def start_run(
             everything, dataset, split = _read(adapted, progress)
         config = adapted
         check(config)
-        _use_threads(config)
+        use_threads(config)
     environment = _environment(config)
     folder = RunFolder(Path(on_writer(lambda: str(RunFolder.create(out).folder))))
     if not is_writer():
@@ -153,7 +153,7 @@ def _read(config: Config, progress: bool) -> tuple[Dataset, Dataset, Split]:
     """All the data, those for training and testing, and which are labelled; the settings are checked against them."""
     check(config)
     check_backbone(config.backbone)
-    _use_threads(config)
+    use_threads(config)
     pick_device(config.run.device)  # an error where there is no such device
     everything = writer_first(lambda: _load(config, config.data.data, progress and is_writer()))
     dataset, split = split_as_asked(everything, config.data, config.run.seed)
@@ -173,7 +173,7 @@ def derive_run(
     config.toml comes last: without it a folder that a kill left cannot be resumed as a run of another kind.
     """
     check(config)
-    _use_threads(config)
+    use_threads(config)
     dataset, split = labels
     check_on_data(config, dataset, split)
     environment = _environment(config)
@@ -212,7 +212,7 @@ def _load(config: Config, data: str, progress: bool) -> Dataset:
 def use_config(run: Run, config: Config) -> None:
     """Go on with other settings, which `check` has passed, without noting them."""
     run.config = config
-    _use_threads(config)
+    use_threads(config)
 
 
 def change_config(run: Run, config: Config) -> None:
@@ -248,7 +248,7 @@ def _open(path: str | Path, writes: bool, progress: bool) -> Run:
         )
     lock = folder.lock() if writes else None
     config, environment = read_config(folder)
-    _use_threads(config)
+    use_threads(config)
     everything = _same_images(folder, config, progress)
     if folder.has(SPLIT):
         dataset, split = split_from_json(everything, folder.read_json(SPLIT))
@@ -273,7 +273,8 @@ def _same_images(folder: RunFolder, config: Config, progress: bool) -> Dataset:
     return dataset
 
 
-def _use_threads(config: Config) -> None:
+def use_threads(config: Config) -> None:
+    """As many threads of the CPU as the settings name, if they do."""
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
 

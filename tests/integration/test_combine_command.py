@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dpssl.end_model.kinds import kinds_of
 from dpssl.run_folder import RunFolder
 
 
@@ -98,7 +100,7 @@ def test_a_run_has_no_say_between_classes_that_it_tells_apart_by_size(
 
     def combined_where(*found: list[dict[str, Any]]) -> RunFolder:
         of_run = dict(zip((id(parent) for parent in parents), found, strict=True))
-        monkeypatch.setattr(dpssl.audit, "pairs_told_apart_by_size", lambda run, device: of_run[id(run)])
+        monkeypatch.setattr(dpssl.audit, "pairs_told_apart_by_size", lambda run, *where: of_run[id(run)])
         out = tmp_path / str(len(list(tmp_path.iterdir())))
         return dpssl.combine.start_combined(parents, parents[0].config, str(out)).folder
 
@@ -132,9 +134,39 @@ def test_a_run_has_no_say_about_kinds_that_their_class_does_not_explain(
     unlabeled = np.isin(RunFolder(warm).read_soft_labels().ids, split_of(warm)["unlabeled"])
     assert noted["n_unexplained"][0] == 0, "it has no warm start whose features could tell"
     assert 0 < noted["n_unexplained"][1] <= 0.3 * (covered[1] & unlabeled).sum()
-    silent = sum(covered).astype(int) - n_runs["n_runs"]
+    silent = (sum(covered) - n_runs["n_runs"]).astype(bool)
     assert silent.sum() == noted["n_unexplained"][1]
     assert not silent[~unlabeled].any()
+    judged = np.flatnonzero(covered[1] & unlabeled)
+    embeddings = RunFolder(warm).read_arrays("embeddings.npz", "embeddings")["embeddings"][judged]
+    kinds = kinds_of(embeddings, RunFolder(warm).read_soft_labels().soft_labels[judged].argmax(1))
+    shares = np.bincount(kinds, weights=silent[judged]) / np.bincount(kinds)
+    assert ((shares < 0.1) | (shares > 0.9)).mean() > 0.8, "whole kinds, but for those that half precision moves"
+    left = RunFolder(out).read_arrays("start/common.npz", "soft_labels")["soft_labels"][n_runs["n_runs"] == 0]
+    assert len(np.unique(left.round(4), axis=0)) <= 2, "of whom nobody speaks there is only the class shares"
+    assert f"{warm} has no say about {silent.sum():,} images" in done.stderr
+
+
+def test_the_features_of_the_start_are_those_of_its_weights(
+    warm_cli: Any, tiny: list[str], tiny_run: Path, tmp_path: Path
+) -> None:
+    import torch
+
+    from dpssl.audit import knows_its_kinds, start_features
+    from dpssl.config import with_values
+    from dpssl.runs import open_run
+
+    warm = tmp_path / "warm"
+    done = warm_cli("run", *tiny, "--warm-steps", 20, "--out", warm)
+    assert done.returncode == 0, done.stderr
+    learnt, drawn = (open_run(run, progress=False, writes=False) for run in (warm, tiny_run))
+    assert knows_its_kinds(learnt)
+    assert not knows_its_kinds(drawn)
+    given = replace(drawn, config=with_values(drawn.config, {"backbone_weights": str(warm / "backbone.safetensors")}))
+    assert knows_its_kinds(given)
+    of_learnt, of_given = (start_features(run, torch.device("cpu"), "auto") for run in (learnt, given))
+    assert (of_learnt == of_given).all()
+    assert of_learnt.std(0).min() > 0
 
 
 def test_both_trainings_see_the_trusted_labels(combined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +288,7 @@ def test_runs_that_do_not_belong_together_are_named(
     assert "leaves none" in refused(tiny_run, again, "--trust", 0.0001)
     assert "--trust 1.5" in refused(tiny_run, again, "--trust", 1.5)
     assert "--unexplained 1" in refused(tiny_run, again, "--unexplained", 1)
+    assert "warm start" in refused(tiny_run, again, "--unexplained", 0.1)
     assert "no such" in refused(tiny_run, tmp_path / "nowhere")
     assert "made from" in refused(tiny_run, combined)
     for flags, message in (

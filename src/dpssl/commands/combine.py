@@ -29,10 +29,13 @@ def run_combine(chosen: dict[str, Any]) -> int:
     run = start_combined(parents, config, chosen["out"], chosen["trust"], chosen["unexplained"])
     del parents  # their images
     say_start(run)
-    for source, pairs in zip(chosen["sources"], noted_start(run)["no_say"], strict=True):
+    noted = noted_start(run)
+    for source, pairs, n_silent in zip(chosen["sources"], noted["no_say"], noted["n_unexplained"], strict=True):
         if pairs:
             names = pairs_in_words(pairs, run.dataset.class_names)
             print(f"{source} has no say between {names}, which it tells apart by their size", file=sys.stderr)
+        if chosen["unexplained"]:
+            print(f"{source} has no say about {n_silent:,} images that nothing explains", file=sys.stderr)
     print(f"takes {len(run.split.trusted):,} labels as given, on which the runs agree most surely", file=sys.stderr)
     return finish(run, run_all)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpssl.label_model.votes import Floats
 
 FLOOR = 0.5  # of an even share, by class: a class that is hard to tell from another is not left without labels
+TIED = 1e-9  # log-odds that are rounding
 TINY = 1e-12  # a source that is certain can still be outvoted
 
 
@@ -41,11 +42,16 @@ def without_say(soft_labels: NDArray[Any], pairs: Iterable[tuple[int, int]]) -> 
     What it gives to both is given to each in equal parts, so that it still says that it is one of the two; pairs that
     share a class are taken together.
     """
-    group = np.arange(soft_labels.shape[1])
+    together = taken_together(pairs, soft_labels.shape[1])
+    return np.asarray(soft_labels @ (together / together.sum(axis=0)))
+
+
+def taken_together(pairs: Iterable[tuple[int, int]], n_classes: int) -> NDArray[np.bool_]:
+    """(C, C) true for classes that are the same, a pair, or joined by a chain of pairs."""
+    group = np.arange(n_classes)
     for one, other in pairs:
         group[group == group[other]] = group[one]
-    together = group[:, None] == group
-    return np.asarray(soft_labels @ (together / together.sum(axis=0)))
+    return np.asarray(group[:, None] == group)
 
 
 def surest(soft_labels: Floats, n_sources: NDArray[Any], n_wanted: int) -> NDArray[np.int64]:
@@ -53,6 +59,7 @@ def surest(soft_labels: Floats, n_sources: NDArray[Any], n_wanted: int) -> NDArr
 
     By the log-odds of the first class over the second, times the number of sources that speak; rows that are equally
     sure are taken from all classes alike. The surest of each class until it has FLOOR of its share, then those of all.
+    Rows whose first two classes are tied are not chosen, so there may be fewer.
     """
     first_two = -np.partition(-soft_labels, 1, axis=1)[:, :2]
     odds = n_sources * (np.log(first_two[:, 0]) - np.log(np.maximum(first_two[:, 1], np.finfo(float).tiny)))
@@ -66,4 +73,4 @@ def surest(soft_labels: Floats, n_sources: NDArray[Any], n_wanted: int) -> NDArr
         place[members] = np.arange(len(members)) / max(1, len(members))
         chosen[members[: int(FLOOR * n_wanted * len(members) / max(1, n_rows))]] = True
     order = np.lexsort((place, -odds, ~chosen))
-    return np.sort(order[:n_wanted])
+    return np.sort(order[odds[order] > TIED][:n_wanted])

@@ -82,7 +82,7 @@ class Part:
     name: str
     annotation: str
     test: str
-    no_say: str = ""  # between these classes
+    no_say: str = ""  # between these classes, about so many images
 
 
 def read_combination(contents: RunContents) -> Combination | None:
@@ -91,7 +91,9 @@ def read_combination(contents: RunContents) -> Combination | None:
         return None
     noted = contents.folder.read_json(f"{START}/{COMBINED}")
     names = [shown(name) for name in noted["combined_from"]]
-    no_say = [pairs_in_words(pairs, contents.class_names) for pairs in noted.get("no_say") or [[]] * len(names)]
+    pairs = [pairs_in_words(of_run, contents.class_names) for of_run in noted.get("no_say") or [[]] * len(names)]
+    n_silent = [f"{n:,} images" if n else "" for n in noted.get("n_unexplained") or [0] * len(names)]
+    no_say = ["; ".join(filter(None, both)) for both in zip(pairs, n_silent, strict=True)]
     found = [_part(*of_one) for of_one in zip(names, noted["summaries"], no_say, strict=True)]
     return Combination(noted["n_trusted"], percent(noted["agreement"]), [*found, _part("this run", contents.summary)])
 

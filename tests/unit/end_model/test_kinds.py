@@ -76,3 +76,24 @@ def test_more_images_than_are_compared(mistaken: tuple[np.ndarray, ...], monkeyp
     share = explained(start, labels, kind, CPU)
     assert share.argmin() == 3
     assert share[3] < 0.1
+
+
+def test_a_rare_class_and_a_large_kind_are_as_explained_as_others() -> None:
+    labels = np.repeat([0, 1, 2], [600, 600, 65])
+    start = np.concatenate([around(8 * np.eye(3)[[c]], n, seed=c) for c, n in enumerate((600, 600, 65))])
+    kind = np.concatenate([np.repeat([0, 1], [590, 10]), np.repeat([2, 3], 300), np.repeat([4, 5], [32, 33])])
+    assert explained(start, labels, kind, CPU) == pytest.approx(np.ones(6))
+
+
+def test_images_that_are_all_alike_are_one_kind() -> None:
+    embeddings = np.concatenate([np.ones((200, 4)), around(np.eye(4) * 4, 60)])
+    labels = np.repeat([0, 1], [200, 240])
+    found = kinds_of(embeddings, labels)
+    assert len(np.unique(found[:200])) == 1
+    assert explained(embeddings, labels, found, CPU)[found[0]] == 1
+
+
+def test_no_images_no_kinds() -> None:
+    nothing = np.zeros((0, 3)), np.zeros(0, np.int64)
+    found = kinds_of(*nothing)
+    assert not least_explained(explained(*nothing, found, CPU), found, 0.5).any()

@@ -100,3 +100,8 @@ def test_rows_that_are_equally_sure_come_from_all_classes() -> None:
     soft_labels = np.eye(4)[label]
     chosen = surest(soft_labels, np.full(200, 2), 80)
     assert np.bincount(label[chosen]).tolist() == [20, 20, 20, 20]
+
+
+def test_a_tie_is_not_trusted() -> None:
+    soft_labels = without_say(np.array([[0.3, 0.6, 0.1], [0.1, 0.1, 0.8], [0.2, 0.6, 0.2]]), [(0, 1)])
+    assert surest(soft_labels, np.ones(3), 3).tolist() == [1]

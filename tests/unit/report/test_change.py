@@ -61,19 +61,21 @@ def test_a_run_of_its_own_has_no_such_section(make_run: Any) -> None:
     assert "The runs it learnt from" not in page
 
 
+def note_combined(made: Any, scores: dict[str, float | None], **more: Any) -> None:
+    made.folder.path("start").mkdir(exist_ok=True)
+    noted = {
+        "combined_from": ["runs/<b>first</b>", "runs/second"],
+        "n_trusted": 1234,
+        "agreement": 0.876,
+        "summaries": [scores, {}],
+    }
+    made.folder.write_json("start/combined.json", noted | more)
+
+
 def test_the_runs_it_combines_are_named_beside_it(make_run: Any) -> None:
     made = make_run()
     scores = {"annotation_accuracy": 0.8, "coverage": 0.9, "test_accuracy": None}
-    made.folder.path("start").mkdir(exist_ok=True)
-    made.folder.write_json(
-        "start/combined.json",
-        {
-            "combined_from": ["runs/<b>first</b>", "runs/second"],
-            "n_trusted": 1234,
-            "agreement": 0.876,
-            "summaries": [scores, {}],
-        },
-    )
+    note_combined(made, scores)
     found = read_combination(made.contents())
     assert [(part.annotation, part.test) for part in found.parts[:2]] == [("80.0 %", ""), ("", "")]
     assert found.parts[2].annotation == "91.0 %"
@@ -82,3 +84,13 @@ def test_the_runs_it_combines_are_named_beside_it(make_run: Any) -> None:
     assert "The 1,234 labels" in page
     assert "runs/&lt;b&gt;first&lt;/b&gt;" in page
     assert "<b>first" not in page
+    assert "left to the others" not in page, "a run from before that was noted"
+
+
+def test_what_a_run_has_no_say_about_is_said(make_run: Any) -> None:
+    made = make_run()
+    names = made.contents().class_names
+    note_combined(made, {}, no_say=[[], [[0, 1]]], n_unexplained=[0, 4870])
+    found = read_combination(made.contents())
+    assert [part.no_say for part in found.parts] == ["", f"{names[0]} and {names[1]}; 4,870 images", ""]
+    assert "left to the others" in made.page()
