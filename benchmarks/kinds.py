@@ -3,7 +3,7 @@
     python benchmarks/kinds.py runs/seed1 runs/seed12       # -> results/kinds.json
 
 Beside it as many of the labels that the run is least sure of. See dpssl.end_model.kinds; `dpssl combine --unexplained`
-leaves such kinds out.
+leaves such kinds out. `--as-report` looks at as many images as a report does, which names the hardly explained ones.
 """
 
 import argparse
@@ -15,7 +15,13 @@ import numpy as np
 import torch
 from results_file import REPOSITORY, commit, write_results
 
-from dpssl.audit import kinds_of_run, knows_its_kinds, start_features
+from dpssl.audit import (
+    HARDLY_EXPLAINED,
+    images_asked_for_kinds,
+    kinds_of_run,
+    knows_its_kinds,
+    start_features,
+)
 from dpssl.end_model.kinds import least_explained
 from dpssl.runs import Run, open_run
 from dpssl.warm_start import BACKBONE
@@ -25,8 +31,8 @@ SHARE = 0.1
 N_SHOWN = 5  # kinds, the least explained first
 
 
-def scored(run: Run, features: np.ndarray) -> dict[str, Any]:
-    found = kinds_of_run(run, features, CPU, "auto")
+def scored(run: Run, features: np.ndarray, asked: np.ndarray | None) -> dict[str, Any]:
+    found = kinds_of_run(run, features, CPU, "auto", asked)
     wrong = found.labels != run.dataset.truth[found.rows]
     confidence = run.folder.read_soft_labels(run.dataset.ids).soft_labels[found.rows].max(1)
     least = least_explained(found.explained, found.kinds, SHARE)
@@ -35,6 +41,8 @@ def scored(run: Run, features: np.ndarray) -> dict[str, Any]:
     return {
         "label_seed": run.config.run.seed,
         "wrong": float(wrong.mean()),
+        "n_images": len(found.rows),
+        "n_hardly_explained": int((found.explained < HARDLY_EXPLAINED).sum()),
         "n_least_explained": int(least.sum()),
         "wrong_of_the_least_explained": float(wrong[least].mean()) if least.any() else None,
         "wrong_of_the_least_sure": float(wrong[least_sure].mean()) if least.any() else None,
@@ -59,18 +67,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "kinds.json")
+    parser.add_argument("--as-report", action="store_true")
     chosen = parser.parse_args(arguments)
-    features: dict[tuple[str, bytes], np.ndarray] = {}  # several runs often begin with the same weights and images
+    features: dict[
+        tuple[str, bytes, bytes], np.ndarray
+    ] = {}  # several runs often begin with the same weights and images
     report = {}
     for path in chosen.runs:
         run = open_run(path, writes=False)
         if not knows_its_kinds(run) or (run.dataset.truth[run.split.unlabeled] < 0).any():
             parser.error(f"{path}: needs a warm start, an end model and the truth of all images")
         own = str(path) if run.folder.has(BACKBONE) else run.config.backbone.backbone_weights
-        start = (own, run.dataset.ids.tobytes())
+        asked = images_asked_for_kinds(run) if chosen.as_report else None
+        start = (own, b"" if asked is None else asked.tobytes(), run.dataset.ids.tobytes())
         if start not in features:
-            features[start] = start_features(run, CPU, "auto")
-        report[path.name] = scored(run, features[start])
+            features[start] = start_features(run, CPU, "auto", asked)
+        report[path.name] = scored(run, features[start], asked)
         print(path.name, report[path.name], flush=True)
     write_results(chosen.out, {"commit": commit(), "share": SHARE, "runs": report})
 

@@ -6,13 +6,13 @@ Two signs of something wrong that a run is sure of: classes that change places w
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpssl.data.batches import ImageBank
 from dpssl.end_model.kinds import explained, kinds_of, least_explained
 from dpssl.end_model.predict import embed
 from dpssl.end_model.sizes import images_to_ask, told_apart_by_size
@@ -22,6 +22,10 @@ from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier
 from dpssl.runs import Run
 from dpssl.warm_start import BACKBONE
+
+KINDS_ASKED_A_CLASS = 1000  # images
+HARDLY_EXPLAINED = 0.25
+N_EXAMPLES = 6
 
 
 def pairs_told_apart_by_size(run: Run, device: torch.device, memory: str) -> list[dict[str, Any]]:
@@ -49,8 +53,9 @@ def pairs_without_say(runs: Sequence[Run], device: torch.device, memory: str) ->
 
 
 def knows_its_kinds(run: Run) -> bool:
-    """Whether the run has an end model, and began with weights that no label has touched: learnt, or from a file."""
-    began = run.folder.has(BACKBONE) or bool(run.config.backbone.backbone_weights)
+    """Whether the run has an end model, and began with weights that no label has touched: learnt, or of a file here."""
+    weights = run.config.backbone.backbone_weights
+    began = run.folder.has(BACKBONE) or (weights != "" and Path(weights).expanduser().is_file())
     return began and run.folder.has(END_MODEL)
 
 
@@ -64,15 +69,18 @@ class Kinds:
     explained: NDArray[np.float64]  # of each kind
 
 
-def kinds_of_run(run: Run, features: NDArray[np.float32], device: torch.device, memory: str) -> Kinds:
-    """What is near is looked up in `features` (n, D), those of `start_features`."""
-    model = load_end_model(run.folder, device)
+def kinds_of_run(
+    run: Run, features: NDArray[np.float32], device: torch.device, memory: str, asked: NDArray[np.int64] | None = None
+) -> Kinds:
+    """Of all images, or of the rows `asked`. What is near is looked up in `features`, theirs of `start_features`."""
+    model, images = load_end_model(run.folder, device), _images(run, asked)
     file = run.folder.read_soft_labels(run.dataset.ids)
-    rows = run.split.unlabeled[file.covered[run.split.unlabeled]]
-    labels = file.soft_labels[rows].argmax(1)
-    embeddings = embed(model.network, model.bank.with_images(run.dataset.images, memory)).numpy()
-    kinds = kinds_of(embeddings[rows], labels)
-    return Kinds(rows, labels, kinds, explained(features[rows], labels, kinds, device))
+    rows = np.arange(len(file.ids)) if asked is None else asked
+    judged = np.flatnonzero(file.covered[rows] & np.isin(rows, run.split.unlabeled))
+    labels = file.soft_labels[rows[judged]].argmax(1)
+    embeddings = embed(model.network, model.bank.with_images(images, memory)).numpy()
+    kinds = kinds_of(embeddings[judged], labels)
+    return Kinds(rows[judged], labels, kinds, explained(features[judged], labels, kinds, device))
 
 
 def unexplained_images(run: Run, share: float, device: torch.device, memory: str) -> NDArray[np.bool_]:
@@ -83,8 +91,38 @@ def unexplained_images(run: Run, share: float, device: torch.device, memory: str
     return is_unexplained
 
 
-def start_features(run: Run, device: torch.device, memory: str) -> NDArray[np.float32]:
-    """(n, D) of the backbone as it was before it saw a label, where the run has a warm start."""
+def images_asked_for_kinds(run: Run) -> NDArray[np.int64]:
+    """Rows of as many unlabelled images as a report looks at."""
+    return images_to_ask(run.split.unlabeled, run.dataset.n_classes, KINDS_ASKED_A_CLASS)
+
+
+def unexplained_kinds(run: Run, device: torch.device, memory: str) -> list[dict[str, Any]]:
+    """The kinds that their class hardly explains, among some images of each class, the least explained first.
+
+    `label` is the class number, `share` that of the kind in its class, `explained` as in `end_model.kinds`, and `ids`
+    are some of its images.
+    """
+    asked = images_asked_for_kinds(run)
+    found = kinds_of_run(run, start_features(run, device, memory, asked), device, memory, asked)
+    described = []
+    for kind in np.argsort(found.explained, kind="stable"):
+        members = np.flatnonzero(found.kinds == kind)
+        label = int(found.labels[members[0]])
+        if found.explained[kind] < HARDLY_EXPLAINED:
+            shown = found.rows[members[np.linspace(0, len(members) - 1, min(len(members), N_EXAMPLES)).astype(int)]]
+            described.append({
+                "label": label,
+                "share": round(len(members) / int((found.labels == label).sum()), 4),
+                "explained": round(float(found.explained[kind]), 4),
+                "ids": run.dataset.ids[shown].tolist(),
+            })  # fmt: skip
+    return described
+
+
+def start_features(
+    run: Run, device: torch.device, memory: str, asked: NDArray[np.int64] | None = None
+) -> NDArray[np.float32]:
+    """(n, D) of the backbone as it was before it saw a label, of all images or the rows `asked`."""
     n_channels = run.dataset.images.shape[-1]
     backbone = build_backbone(run.config.backbone, n_channels)
     if run.folder.has(BACKBONE):
@@ -92,5 +130,10 @@ def start_features(run: Run, device: torch.device, memory: str) -> NDArray[np.fl
     else:
         start_backbone(backbone, run.config.backbone, n_channels, torch.Generator())
     network = Classifier(backbone, run.dataset.n_classes).to(device).eval()
-    bank = ImageBank.from_numpy(run.dataset.images, device, memory)
+    bank = load_end_model(run.folder, device).bank.with_images(_images(run, asked), memory)
     return np.asarray(embed(network, bank).float().numpy())
+
+
+def _images(run: Run, asked: NDArray[np.int64] | None) -> NDArray[np.uint8]:
+    """All of them as they are, perhaps memory-mapped, or a copy of those asked for."""
+    return run.dataset.images if asked is None else run.dataset.images[asked]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpssl.audit import pairs_told_apart_by_size
+from dpssl.audit import knows_its_kinds, pairs_told_apart_by_size, unexplained_kinds
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.trainer import STAGE as STAGE_FIT
 from dpssl.baselines.trainer import train_baseline
@@ -210,21 +210,26 @@ def _write_classifier(run: Run, network: Classifier, bank: ImageBank) -> None:
 def evaluate(run: Run) -> dict[str, Any]:
     """Score what the run has made against the truth, where it is known -> summary.json. Trains and chooses nothing.
 
-    The end model is asked too, without truth, whether it tells classes apart by their size.
+    The networks are asked too, without truth, whether they tell classes apart by their size, and for kinds of image
+    that their class does not explain.
     """
-    test_probabilities, told_apart = None, None
+    test_probabilities, told_apart, kinds = None, None, None
     n_test = len(run.dataset.test_images)
     if run.has(END_MODEL) and (n_test or run.has_device):
-        told_apart = pairs_told_apart_by_size(run, run.device, run.config.run.image_memory)
+        memory = run.config.run.image_memory
+        told_apart = pairs_told_apart_by_size(run, run.device, memory)
+        if knows_its_kinds(run):
+            kinds = unexplained_kinds(run, run.device, memory)
         if n_test:
             model = load_end_model(run.folder, run.device)
-            test = model.bank.with_images(run.dataset.test_images, run.config.run.image_memory)
+            test = model.bank.with_images(run.dataset.test_images, memory)
             test_probabilities = predict_probabilities(model.network, test).numpy()
     if not run.writes:
         return {}
     summary = summarize(run.folder, run.dataset, run.split, test_probabilities)
     summary |= {
         "told_apart_by_size": told_apart,
+        "unexplained_kinds": kinds,
         "minutes": round(sum(run.minutes().values()), 3),
         "minutes_per_step": run.minutes(),
         "method": run.config.baseline.method,

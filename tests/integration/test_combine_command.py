@@ -152,7 +152,7 @@ def test_the_features_of_the_start_are_those_of_its_weights(
 ) -> None:
     import torch
 
-    from dpssl.audit import knows_its_kinds, start_features
+    from dpssl.audit import HARDLY_EXPLAINED, knows_its_kinds, start_features, unexplained_kinds
     from dpssl.config import with_values
     from dpssl.runs import open_run
 
@@ -162,8 +162,20 @@ def test_the_features_of_the_start_are_those_of_its_weights(
     learnt, drawn = (open_run(run, progress=False, writes=False) for run in (warm, tiny_run))
     assert knows_its_kinds(learnt)
     assert not knows_its_kinds(drawn)
-    given = replace(drawn, config=with_values(drawn.config, {"backbone_weights": str(warm / "backbone.safetensors")}))
+    named = RunFolder(warm).read_json("summary.json")["unexplained_kinds"]
+    assert RunFolder(tiny_run).read_json("summary.json")["unexplained_kinds"] is None
+    assert named == unexplained_kinds(learnt, torch.device("cpu"), "auto")
+    for kind in named:
+        assert kind["explained"] < HARDLY_EXPLAINED
+        assert 0 < kind["share"] <= 1
+        labels = learnt.folder.read_soft_labels()
+        assert set(labels.soft_labels[np.isin(labels.ids, kind["ids"])].argmax(1)) == {kind["label"]}
+    given, gone = (
+        replace(drawn, config=with_values(drawn.config, {"backbone_weights": str(warm / name)}))
+        for name in ("backbone.safetensors", "moved.safetensors")
+    )
     assert knows_its_kinds(given)
+    assert not knows_its_kinds(gone)
     of_learnt, of_given = (start_features(run, torch.device("cpu"), "auto") for run in (learnt, given))
     assert (of_learnt == of_given).all()
     assert of_learnt.std(0).min() > 0

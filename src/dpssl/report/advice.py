@@ -37,7 +37,7 @@ def advise(contents: RunContents, lfs: LFStatistics | None) -> list[Advice]:
     labels = contents.labels
     advice = list(_not_learnt(contents, labels)) if labels is not None else []
     if labels is not None and not advice:  # what a run that has not learnt believes of single images is noise
-        advice += [*_suspected_errors(contents), *_told_apart_by_size(contents)]
+        advice += [*_suspected_errors(contents), *_told_apart_by_size(contents), *_unexplained_kinds(contents)]
         advice += [*_unsure_pairs(contents, labels), *_rare_classes(contents, labels)]
     if lfs is not None:
         advice += [*_one_voice(lfs), *_few_specialists(contents, lfs), *_idle_lfs(lfs)]
@@ -95,6 +95,22 @@ def _told_apart_by_size(contents: RunContents) -> Iterator[Advice]:
             f"{percent(pair['enlarged'])} of what the end model calls {far} becomes {near}, and made smaller, "
             f"{percent(pair['smaller'])} of {near} becomes {far}. Label a few of {near} seen whole and a few of {far} "
             "seen from near with dpssl review, then go on with dpssl refine.",
+        )
+
+
+def _unexplained_kinds(contents: RunContents) -> Iterator[Advice]:
+    """Kinds of image that look like no other of their class (dpssl.audit.unexplained_kinds)."""
+    row_of = {name: row for row, name in enumerate(contents.dataset.ids.tolist())}
+    for kind in (contents.summary.get("unexplained_kinds") or [])[:MOST_CLUSTERS]:
+        name = short(contents.class_names[kind["label"]], 30)
+        rows = [row_of[image] for image in kind["ids"] if image in row_of]
+        yield Advice(
+            f"Look at a kind of image called {name} that looks like no other {name}",
+            f"It is {percent(kind['share'])} of what the run calls {name}. Of the images that were next to it before "
+            f"any label was learnt only {percent(kind['explained'])} are called so. As a whole it may belong to "
+            "another class, and the run would be sure of it all the same. Label some with dpssl review and go on with "
+            "dpssl refine, or train again with --repeat and let dpssl combine leave them out (--unexplained 0.1).",
+            [picture(contents, row, (f"called {name}",)) for row in rows[:MOST_PICTURES]],
         )
 
 

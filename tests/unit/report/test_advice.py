@@ -88,6 +88,18 @@ def test_advice_is_the_same_whatever_the_truth(make_run: Any) -> None:
     assert advise(contents, lfs) == advise(blind, lfs)
 
 
+def test_kinds_that_nothing_explains_are_shown(healthy: RunContents) -> None:
+    some = healthy.dataset.ids[[3, 7]].tolist()
+    kind = {"label": 1, "share": 0.171, "explained": 0.184, "ids": [*some, "gone"]}
+    (advice,) = advise(replace(healthy, summary={"unexplained_kinds": [kind]}), None)
+    assert advice.title == "Look at a kind of image called dog that looks like no other dog"
+    assert "17.1 % of what the run calls dog" in advice.text
+    assert "only 18.4 % are called so" in advice.text
+    assert [picture.name for picture in advice.pictures] == some
+    for nothing in ([], None):
+        assert advise(replace(healthy, summary={"unexplained_kinds": nothing}), None) == []
+
+
 def test_classes_told_apart_by_their_size_are_named(healthy: RunContents) -> None:
     pair = {"near": 0, "far": 1, "enlarged": 0.176, "smaller": 0.24}
     (advice,) = advise(replace(healthy, summary={"told_apart_by_size": [pair]}), None)
