@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpssl.end_model.kinds import explained, kinds_of, least_explained
+from dpssl.end_model.kinds import SMALLEST_KIND, explained, kinds_of, least_explained
 from dpssl.end_model.predict import embed
 from dpssl.end_model.sizes import images_to_ask, told_apart_by_size
 from dpssl.end_model.storage import END_MODEL, load_end_model
@@ -108,7 +108,7 @@ def unexplained_kinds(run: Run, device: torch.device, memory: str) -> list[dict[
     for kind in np.argsort(found.explained, kind="stable"):
         members = np.flatnonzero(found.kinds == kind)
         label = int(found.labels[members[0]])
-        if found.explained[kind] < HARDLY_EXPLAINED:
+        if found.explained[kind] < HARDLY_EXPLAINED and len(members) >= SMALLEST_KIND:
             shown = found.rows[members[np.linspace(0, len(members) - 1, min(len(members), N_EXAMPLES)).astype(int)]]
             described.append({
                 "label": label,

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 KINDS_A_CLASS = 6
-SMALLEST_KIND = 30  # images a kind has on average at least
+SMALLEST_KIND = 30  # images: a class of fewer than twice as many is not parted
 NEIGHBOURS = 50
 MOST_COMPARED = 20_000  # images, evenly spread, among which the nearest are looked for
 CHUNK = 1000
