@@ -69,7 +69,7 @@ def _with_flags(text: str) -> "Markup":
     """`text`, escaped, with each flag and its value as code: no browser then breaks a line inside it."""
     from markupsafe import Markup, escape
 
-    parts = re.split(r"(--[a-z][a-z-]*(?: \d+)?)", text)  # every second one is a flag
+    parts = re.split(r"(--[a-z][a-z-]*(?: \d+(?:\.\d+)?)?)", text)  # every second one is a flag
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
     )

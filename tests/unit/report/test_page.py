@@ -57,6 +57,14 @@ def test_the_page_is_one_file_without_script(page: str) -> None:
     assert "@import" not in page
 
 
+def test_a_flag_and_its_value_are_one_piece() -> None:
+    from dpssl.report.page import _with_flags
+
+    found = _with_flags("Use --trust 0.4 or --n-lfs 39. <b> --repeat, then.")
+    code = "Use <code>--trust 0.4</code> or <code>--n-lfs 39</code>. &lt;b&gt; <code>--repeat</code>, then."
+    assert str(found) == code
+
+
 def test_equal_runs_give_equal_pages(whole: Any, page: str) -> None:
     assert whole.page() == page
 
