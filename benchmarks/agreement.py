@@ -41,7 +41,8 @@ def scored(runs: Sequence[Run], no_say: Sequence[Sequence[tuple[int, int]]] | No
         "log_loss_of_the_product": log_loss(product, dataset.truth[rows]),
         "agreement": float((answers == answers[0]).all(0).mean()),
         "one_of_them_right": float((answers == dataset.truth[rows]).any(0).mean()),
-        "right_of_the_surest": {
+        "right": float(right.mean()),
+        "right_of_the_surest": {  # but for ties
             share: float(right[surest(common, n_runs, round(share * len(rows)))].mean()) for share in SHARES
         },
     }

@@ -16,7 +16,7 @@ import torch
 from results_file import REPOSITORY, commit, write_results
 
 from dpssl.audit import (
-    HARDLY_EXPLAINED,
+    hardly_explained,
     images_asked_for_kinds,
     kinds_of_run,
     knows_its_kinds,
@@ -42,7 +42,7 @@ def scored(run: Run, features: np.ndarray, asked: np.ndarray | None) -> dict[str
         "label_seed": run.config.run.seed,
         "wrong": float(wrong.mean()),
         "n_images": len(found.rows),
-        "n_hardly_explained": int((found.explained < HARDLY_EXPLAINED).sum()),
+        "n_named": len(hardly_explained(found)),
         "n_least_explained": int(least.sum()),
         "wrong_of_the_least_explained": float(wrong[least].mean()) if least.any() else None,
         "wrong_of_the_least_sure": float(wrong[least_sure].mean()) if least.any() else None,

@@ -23,8 +23,8 @@ from dpssl.nets.classifier import Classifier
 from dpssl.runs import Run
 from dpssl.warm_start import BACKBONE
 
-KINDS_ASKED_A_CLASS = 1000  # images
-HARDLY_EXPLAINED = 0.25
+KINDS_ASKED_A_CLASS, MOST_ASKED_FOR_KINDS = 1000, 10_000  # images
+HARDLY_EXPLAINED = 0.25  # and half of the median over the kinds: features that tell little explain none
 N_EXAMPLES = 6
 
 
@@ -93,7 +93,8 @@ def unexplained_images(run: Run, share: float, device: torch.device, memory: str
 
 def images_asked_for_kinds(run: Run) -> NDArray[np.int64]:
     """Rows of as many unlabelled images as a report looks at."""
-    return images_to_ask(run.split.unlabeled, run.dataset.n_classes, KINDS_ASKED_A_CLASS)
+    a_class = min(KINDS_ASKED_A_CLASS, max(1, MOST_ASKED_FOR_KINDS // run.dataset.n_classes))
+    return images_to_ask(run.split.unlabeled, run.dataset.n_classes, a_class)
 
 
 def unexplained_kinds(run: Run, device: torch.device, memory: str) -> list[dict[str, Any]]:
@@ -105,18 +106,28 @@ def unexplained_kinds(run: Run, device: torch.device, memory: str) -> list[dict[
     asked = images_asked_for_kinds(run)
     found = kinds_of_run(run, start_features(run, device, memory, asked), device, memory, asked)
     described = []
-    for kind in np.argsort(found.explained, kind="stable"):
+    for kind in hardly_explained(found):
         members = np.flatnonzero(found.kinds == kind)
         label = int(found.labels[members[0]])
-        if found.explained[kind] < HARDLY_EXPLAINED and len(members) >= SMALLEST_KIND:
-            shown = found.rows[members[np.linspace(0, len(members) - 1, min(len(members), N_EXAMPLES)).astype(int)]]
-            described.append({
+        shown = found.rows[members[np.linspace(0, len(members) - 1, N_EXAMPLES).astype(int)]]
+        described.append(
+            {
                 "label": label,
                 "share": round(len(members) / int((found.labels == label).sum()), 4),
                 "explained": round(float(found.explained[kind]), 4),
                 "ids": run.dataset.ids[shown].tolist(),
-            })  # fmt: skip
+            }
+        )
     return described
+
+
+def hardly_explained(found: Kinds) -> list[int]:
+    """The kinds of some size that their class hardly explains, the least explained first."""
+    if not len(found.kinds):
+        return []
+    limit = min(HARDLY_EXPLAINED, 0.5 * float(np.median(found.explained)))
+    is_named = (found.explained < limit) & (np.bincount(found.kinds) >= SMALLEST_KIND)
+    return [int(kind) for kind in np.argsort(found.explained, kind="stable") if is_named[kind]]
 
 
 def start_features(

@@ -60,7 +60,9 @@ def start_combined(
     rows = first.split.unlabeled[n_runs[first.split.unlabeled] > 0]
     trusted = rows[surest(common[rows], n_runs[rows], round(trust * len(rows)))]
     if not len(trusted):
-        raise InputError(f"--trust {trust:g}: of {len(rows)} images that a run has labelled this leaves none; raise it")
+        raise InputError(
+            f"--trust {trust:g}: of {len(rows)} images that a run has labelled this leaves none to be sure of; raise it"
+        )
     split = first.split.trusting(trusted, common[trusted].argmax(1))
     answers = np.stack([file.soft_labels.argmax(1)[rows] for file in files])  # (R, unlabelled)
     noted = {

@@ -218,8 +218,7 @@ def evaluate(run: Run) -> dict[str, Any]:
     if run.has(END_MODEL) and (n_test or run.has_device):
         memory = run.config.run.image_memory
         told_apart = pairs_told_apart_by_size(run, run.device, memory)
-        if knows_its_kinds(run):
-            kinds = unexplained_kinds(run, run.device, memory)
+        kinds = _kinds_to_look_at(run)
         if n_test:
             model = load_end_model(run.folder, run.device)
             test = model.bank.with_images(run.dataset.test_images, memory)
@@ -239,6 +238,15 @@ def evaluate(run: Run) -> dict[str, Any]:
     }
     run.folder.write_json(SUMMARY, summary)
     return summary
+
+
+def _kinds_to_look_at(run: Run) -> list[dict[str, Any]] | None:
+    if not on_writer(lambda: knows_its_kinds(run)):
+        return None
+    try:
+        return unexplained_kinds(run, run.device, run.config.run.image_memory)
+    except InputError:  # the file of weights that it began with is no longer what it was
+        return None
 
 
 def noted_scores(run: Run) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from dpssl.report.change import LABELS_BEFORE, REFINED
 from dpssl.review.corrections import CORRECTIONS, NO_CLASS, UNDECIDED, last_decisions, read_corrections
 from dpssl.run_folder import RunFolder
 from dpssl.runs import Run, derive_run
+from dpssl.warm_start import BACKBONE
 
 SHARE_OF_STEPS = 0.25
 SHARE_OF_LEARNING_RATE = 0.5
@@ -82,6 +83,8 @@ def _write_start(folder: RunFolder, parent: Run, decisions: NDArray[np.int64]) -
     folder.path(START).mkdir()
     for name in (LF_MODEL, END_MODEL, CORRECTIONS):
         shutil.copyfile(parent.folder.path(name), folder.path(f"{START}/{name}"))
+    if parent.folder.has(BACKBONE):  # nothing trains from it, but its features are looked at
+        shutil.copyfile(parent.folder.path(BACKBONE), folder.path(BACKBONE))
     before = parent.folder.read_soft_labels(parent.dataset.ids)
     label = np.where(before.covered, before.soft_labels.argmax(axis=1), UNLABELED)
     held = np.where(parent.split.given_labels >= 0, parent.split.given_labels, label)

@@ -82,7 +82,8 @@ class Part:
     name: str
     annotation: str
     test: str
-    no_say: str = ""  # between these classes, about so many images
+    no_say: str = ""  # between these classes
+    n_silent: int = 0  # images about which it has no say
 
 
 def read_combination(contents: RunContents) -> Combination | None:
@@ -91,10 +92,9 @@ def read_combination(contents: RunContents) -> Combination | None:
         return None
     noted = contents.folder.read_json(f"{START}/{COMBINED}")
     names = [shown(name) for name in noted["combined_from"]]
-    pairs = [pairs_in_words(of_run, contents.class_names) for of_run in noted.get("no_say") or [[]] * len(names)]
-    n_silent = [f"{n:,} images" if n else "" for n in noted.get("n_unexplained") or [0] * len(names)]
-    no_say = ["; ".join(filter(None, both)) for both in zip(pairs, n_silent, strict=True)]
-    found = [_part(*of_one) for of_one in zip(names, noted["summaries"], no_say, strict=True)]
+    no_say = [pairs_in_words(pairs, contents.class_names) for pairs in noted.get("no_say") or [[]] * len(names)]
+    n_silent = noted.get("n_unexplained") or [0] * len(names)
+    found = [_part(*of_one) for of_one in zip(names, noted["summaries"], no_say, n_silent, strict=True)]
     return Combination(noted["n_trusted"], percent(noted["agreement"]), [*found, _part("this run", contents.summary)])
 
 
@@ -103,10 +103,10 @@ def pairs_in_words(pairs: Sequence[Sequence[int]], class_names: Sequence[str]) -
     return "; ".join(" and ".join(short(class_names[place], 30) for place in pair) for pair in pairs)
 
 
-def _part(name: str, summary: Mapping[str, float | None], no_say: str = "") -> Part:
+def _part(name: str, summary: Mapping[str, float | None], no_say: str = "", n_silent: int = 0) -> Part:
     annotation, test = summary.get("annotation_accuracy"), summary.get("test_accuracy")
     scores = ["" if score is None else percent(score) for score in (annotation, test)]
-    return Part(name, scores[0], scores[1], no_say)
+    return Part(name, scores[0], scores[1], no_say, n_silent)
 
 
 def _scores(contents: RunContents, noted: dict[str, dict[str, float | None]]) -> list[BeforeAndAfter]:

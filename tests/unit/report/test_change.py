@@ -90,7 +90,14 @@ def test_the_runs_it_combines_are_named_beside_it(make_run: Any) -> None:
 def test_what_a_run_has_no_say_about_is_said(make_run: Any) -> None:
     made = make_run()
     names = made.contents().class_names
-    note_combined(made, {}, no_say=[[], [[0, 1]]], n_unexplained=[0, 4870])
+    note_combined(made, {}, no_say=[[], [[0, 1]]], n_unexplained=[0, 0])
     found = read_combination(made.contents())
-    assert [part.no_say for part in found.parts] == ["", f"{names[0]} and {names[1]}; 4,870 images", ""]
-    assert "left to the others" in made.page()
+    assert [part.no_say for part in found.parts] == ["", f"{names[0]} and {names[1]}", ""]
+    page = made.page()
+    assert "Classes that a run tells apart" in page
+    assert "Kinds of image that the rest" not in page
+    note_combined(made, {}, no_say=[[], []], n_unexplained=[0, 4870])
+    page = made.page()
+    assert "Classes that a run tells apart" not in page
+    assert "Kinds of image that the rest" in page
+    assert "4,870 images</td>" in page
