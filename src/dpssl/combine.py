@@ -51,11 +51,12 @@ def start_combined(
     use_threads(config)
     first, files = parents[0], [parent.folder.read_soft_labels(parents[0].dataset.ids) for parent in parents]
     no_say = pairs_without_say(parents, pick_device(config.run.device), config.run.image_memory)
-    silent = _silent_about(parents, unexplained, config) & np.stack([file.covered for file in files])  # (R, n)
+    covered = np.stack([file.covered for file in files])  # (R, n)
+    silent = covered & _silent_about(parents, unexplained, config)
     soft_labels = np.stack([without_say(file.soft_labels, pairs) for file, pairs in zip(files, no_say, strict=True)])
-    for of_run, file, rows in zip(soft_labels, files, silent, strict=True):
-        of_run[rows] = of_run[file.covered].mean(axis=0)  # as where it has no vote
-    speaks = np.stack([file.covered for file in files]) & ~silent  # (R, n)
+    for of_run, has_votes, is_silent in zip(soft_labels, covered, silent, strict=True):
+        of_run[is_silent] = of_run[has_votes].mean(axis=0)  # as where it has no vote
+    speaks = covered & ~silent
     common, n_runs = common_labels(soft_labels, speaks), speaks.sum(axis=0)
     rows = first.split.unlabeled[n_runs[first.split.unlabeled] > 0]
     trusted = rows[surest(common[rows], n_runs[rows], round(trust * len(rows)))]

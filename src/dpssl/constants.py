@@ -12,6 +12,4 @@ LEFT_OUT = -2  # among the labels that training sees: an image of none of the cl
 THREADS_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
 TRUSTED_SHARE = 0.7  # of the unlabelled images, in `dpssl combine`; 99.2 % of them are right in docs/combine.md
-UNEXPLAINED_SHARE = (
-    0.0  # of the images: how many a run has no say about, because the rest of their class explains them least
-)
+UNEXPLAINED_SHARE = 0.0  # of the images, there too: a run has no say about those that their class explains least

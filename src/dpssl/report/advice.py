@@ -100,17 +100,16 @@ def _told_apart_by_size(contents: RunContents) -> Iterator[Advice]:
 
 def _unexplained_kinds(contents: RunContents) -> Iterator[Advice]:
     """Kinds of image that look like no other of their class (dpssl.audit.unexplained_kinds)."""
-    row_of = {name: row for row, name in enumerate(contents.dataset.ids.tolist())}
     for kind in (contents.summary.get("unexplained_kinds") or [])[:MOST_CLUSTERS]:
         name = short(contents.class_names[kind["label"]], 30)
-        rows = [row_of[image] for image in kind["ids"] if image in row_of]
+        rows = np.flatnonzero(np.isin(contents.dataset.ids, kind["ids"]))
         yield Advice(
             f"Look at a kind of image called {name} that looks like no other {name}",
             f"It is {percent(kind['share'])} of what the run calls {name}. Of the images that were next to it before "
             f"any label was learnt only {percent(kind['explained'])} are called so. As a whole it may belong to "
             "another class, and the run would be sure of it all the same. Label some with dpssl review and go on with "
             "dpssl refine, or train again with --repeat and let dpssl combine leave them out (--unexplained 0.1).",
-            [picture(contents, row, (f"called {name}",)) for row in rows[:MOST_PICTURES]],
+            [picture(contents, int(row), (f"called {name}",)) for row in rows[:MOST_PICTURES]],
         )
 
 
