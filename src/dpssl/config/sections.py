@@ -76,6 +76,13 @@ class Section:
                 if allowed["most"] is not None and not single <= allowed["most"]:
                     raise InputError(f"{self.shown(item.name)} {single!r}: must be at most {allowed['most']:g}")
 
+    def check_order(self, least: str, most: str) -> None:
+        """An error where the field `least` is above the field `most`."""
+        if getattr(self, least) > getattr(self, most):
+            raise InputError(
+                f"{self.shown(least)} {getattr(self, least)}: must be at most {self.shown(most)} {getattr(self, most)}"
+            )
+
 
 def flag(name: str) -> str:
     """The command-line flag of a field."""
@@ -231,6 +238,8 @@ class LabelingConfig(Section):
     adaptive_threshold: bool = option(
         False, "with a consensus: FreeMatch's self-adaptive threshold in place of the fixed one"
     )
+    least_threshold: float = option(0.0, "lower limit of the adaptive threshold before classes differ", least=0, most=1)
+    most_threshold: float = option(1.0, "its upper limit", least=0, most=1)
     curriculum_threshold: bool = option(
         False, "FlexMatch's thresholds in place of the fixed one: lower for what an LF is rarely sure of yet"
     )
@@ -292,6 +301,7 @@ class LabelingConfig(Section):
             raise InputError(f"--sharpness-range {self.sharpness_range}: must be 0 or at least 1")
         if self.curriculum_threshold and self.adaptive_threshold:
             raise InputError("--curriculum-threshold true: not with --adaptive-threshold true; choose one of them")
+        self.check_order("least_threshold", "most_threshold")
         if self.surest_first and self.pseudo_labels != "consensus":
             raise InputError(f"--surest-first {self.surest_first}: only with --pseudo-labels consensus")
         if self.fairness_weight and not (self.adaptive_threshold and self.pseudo_labels == "consensus"):

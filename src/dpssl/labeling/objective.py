@@ -57,7 +57,8 @@ class SemiSupervised(nn.Module):
         self.register_buffer("prior", class_balance if settings.pseudo_labels == "consensus" else outcomes)
         self.register_buffer("mean_prediction", self.get_buffer("prior").clone())
         self.register_buffer("steps_seen", torch.zeros(()))
-        self.adaptive = SelfAdaptive(network.n_classes, ADAPTIVE_DECAY)
+        limits = settings.least_threshold, settings.most_threshold
+        self.adaptive = SelfAdaptive(network.n_classes, ADAPTIVE_DECAY, limits)
         self.curriculum = Curriculum(self.get_buffer("prior"), settings.confidence_threshold)
 
     def loss(

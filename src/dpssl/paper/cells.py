@@ -26,6 +26,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "paper-label-model": {"label_model": "paper", "use_confidence": False},
     ORACLE: {"label_model": "paper", "use_confidence": False},
 }
+# Where a method was published with other settings on one set: src/dpssl/baselines/freematch.py.
+PUBLISHED = {("freematch", "svhn"): ("least_threshold=0.9", "most_threshold=0.95")}
+# Settings that came later: runs from before go on where these have their defaults.
+LATER = ("repeat", "least_threshold", "most_threshold")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Cell:
             "report": False,
             "warm_steps": 0,  # every row starts from drawn weights, as the paper's do
             "plan": False,  # minutes stop a cell, they do not change its steps
+            "method_settings": PUBLISHED.get((self.method, self.data), ()),
         }
         preset = load_preset(self.preset)
         if self.method == DP_SSL:
@@ -76,9 +81,12 @@ class Cell:
         return with_values(preset, values | VARIANTS.get(self.variant, {}) | dict(self.settings))
 
     def settings_in_use(self) -> dict[str, Any]:
-        """The settings that decide its figures: none of a warm start it has not, nor of steps it has not."""
+        """The settings that decide its figures: none of a warm start it has not, nor of steps it has not.
+
+        Of its method's own settings those that it changes.
+        """
         config = self.config()
-        unused = {"method_settings"}  # a run notes all of its method's, a cell those it changes
+        unused = set() if config.baseline.method_settings else {"method_settings"}
         for entry in options():
             of_dp_ssl = entry.section in ("labeling", "label_model", "end_model") and entry.name not in SHARED
             of_warm_start = entry.section == "warm_start" and entry.name != "warm_steps"
@@ -99,8 +107,10 @@ class Cell:
 def folder_name(cell: Cell) -> str:
     """The cell's run folder: its name and a checksum of its settings, so that a changed preset starts a new run."""
     in_use = cell.settings_in_use()
-    if not in_use["repeat"]:  # so that runs from before there was such a setting go on
-        del in_use["repeat"]
+    defaults = settings_that_matter(Config())
+    for name in LATER:
+        if name in in_use and in_use[name] == defaults[name]:
+            del in_use[name]
     text = json.dumps(in_use, sort_keys=True)
     return f"{cell.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 

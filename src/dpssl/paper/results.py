@@ -126,7 +126,8 @@ def _changed_setting(cell: Cell, noted: dict[str, Any]) -> str:
     defaults = settings_that_matter(Config())
     for name, value in cell.settings_in_use().items():
         before = noted.get(name, defaults[name])
-        if before != value:
+        # Of its method's own settings a run notes all, a cell those it changes.
+        if not (set(value) <= set(before) if name == "method_settings" else before == value):
             return f"was made with {name} = {before!r}, which is {value!r} now"
     return ""
 

@@ -1,11 +1,11 @@
 """FreeMatch's thresholds and class balance, which training itself estimates (Wang et al., ICLR 2023).
 
     τ  <- m τ  + (1-m) mean max q           p̃ <- m p̃ + (1-m) mean q           h̃ <- m h̃ + (1-m) Hist(argmax q)
-    τ(c) = τ p̃(c) / max p̃                        self-adaptive thresholds; all three start at 1/C
+    τ(c) = clamp(τ) p̃(c) / max p̃                 self-adaptive thresholds; all three start at 1/C
     L_f = -H(SumNorm(p̃ / h̃), SumNorm(p̄ / h̄))      self-adaptive fairness
 
 q are the probabilities of the weak views; p̄ and h̄ are mean and histogram of the strong views' probabilities that pass
-the threshold.
+the threshold. The limits of τ are 0 and 1 but for SVHN, whose authors' configuration limits it too.
 """
 
 import torch
@@ -17,15 +17,15 @@ TINY = 1e-12
 
 
 class SelfAdaptive(nn.Module):
-    """τ, p̃ and h̃ of C classes with decay m, as buffers changed in place."""
+    """τ, p̃ and h̃ of C classes with decay m, as buffers changed in place; τ counts as at least and at most `limits`."""
 
     threshold: Tensor
     mean_prediction: Tensor
     label_histogram: Tensor
 
-    def __init__(self, n_classes: int, decay: float) -> None:
+    def __init__(self, n_classes: int, decay: float, limits: tuple[float, float] = (0.0, 1.0)) -> None:
         super().__init__()
-        self.decay = decay
+        self.decay, self.limits = decay, limits
         uniform = torch.full((n_classes,), 1 / n_classes)
         self.register_buffer("threshold", uniform[0].clone())
         self.register_buffer("mean_prediction", uniform.clone())
@@ -43,7 +43,7 @@ class SelfAdaptive(nn.Module):
 
     def thresholds(self) -> Tensor:
         """τ(c), (C,)."""
-        return self.threshold * self.mean_prediction / self.mean_prediction.max()
+        return self.threshold.clamp(*self.limits) * self.mean_prediction / self.mean_prediction.max()
 
     def trusts(self, probabilities: Tensor) -> Tensor:
         """Which rows of (B, C) pass the threshold of their most probable class, (B,)."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from dpssl.errors import InputError
 from dpssl.training.self_adaptive import fairness_loss
 
 
@@ -68,3 +69,20 @@ def test_threshold_rises_as_the_network_grows_surer(make_system: Callable[..., A
         seen.append(system.adaptive.threshold.item())
     assert seen == sorted(seen)
     assert seen[0] == pytest.approx(1 / 3)
+
+
+def test_limits_hold_the_common_threshold_and_classes_keep_their_share_of_it(make_system: Callable[..., Any]) -> None:
+    """As on SVHN: .9 while the running threshold is below, .95 once it is above; the estimate itself is not touched."""
+    system = make_system("freematch", decay=0.0, least_threshold=0.9, most_threshold=0.95)
+    system.adaptive.adapt(torch.tensor([[0.6, 0.2, 0.2], [0.6, 0.3, 0.1]]))
+    assert system.adaptive.threshold.item() == pytest.approx(0.6)
+    assert system.adaptive.thresholds().tolist() == pytest.approx([0.9, 0.9 * 0.25 / 0.6, 0.9 * 0.15 / 0.6])
+    system.adaptive.adapt(torch.eye(3))
+    assert system.adaptive.thresholds().tolist() == pytest.approx([0.95] * 3)
+
+
+def test_limits_in_the_wrong_order_are_an_error(make_system: Callable[..., Any]) -> None:
+    with pytest.raises(
+        InputError, match=r"least_threshold 0\.9: must be at most --method-settings most_threshold 0\.5"
+    ):
+        make_system("freematch", least_threshold=0.9, most_threshold=0.5)

@@ -103,6 +103,15 @@ def test_the_adaptive_threshold_lets_everything_pass_at_first_and_follows_the_co
     assert {"adaptive.threshold", "adaptive.mean_prediction"} <= set(objective.state_dict())
 
 
+def test_a_limit_keeps_the_adaptive_threshold_from_letting_everything_pass() -> None:
+    objective = make_objective(adaptive_threshold=True, least_threshold=0.9)
+    unsure = masked([[0.55, 0, 0.45], [0.55, 0, 0.45], [0, 0.5, 0.5]])
+    sure = masked([[0.99, 0, 0.01], [0.99, 0, 0.01], [0, 0.01, 0.99]])
+    flat, label = torch.zeros(1, 3, 3), torch.tensor([0])
+    assert objective.loss(flat, label, unsure, flat)[1]["pseudo_label_rate"] == 0
+    assert objective.loss(flat, label, sure, flat)[1]["pseudo_label_rate"] == 1
+
+
 def test_the_consensus_is_aligned_to_the_class_balance() -> None:
     """Class 0 is claimed for every image: after a while it has no more than its half."""
     weak = masked([[0.85, 0, 0.15], [0.85, 0, 0.15], [0, 0.15, 0.85]])
@@ -136,6 +145,10 @@ def test_the_surest_come_first() -> None:
         ({"surest_first": 0.5}, "--surest-first 0.5: only with --pseudo-labels consensus"),
         ({"adaptive_threshold": True, "fairness_weight": 0.1}, "--fairness-weight 0.1: only with --pseudo-labels cons"),
         ({"pseudo_labels": "consensus", "fairness_weight": 0.1}, "--fairness-weight 0.1: only with"),
+        (
+            {"least_threshold": 0.9, "most_threshold": 0.8},
+            "--least-threshold 0.9: must be at most --most-threshold 0.8",
+        ),
         ({"adaptive_threshold": True, "curriculum_threshold": True}, "--curriculum-threshold true: not with --adapt"),
         ({"sharpness_range": 0.5}, "--sharpness-range 0.5: must be 0 or at least 1"),
     ],

@@ -87,3 +87,11 @@ def test_filters_take_lists_and_combine() -> None:
 def test_an_unknown_cell_is_refused_with_the_valid_ones(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         select(table("table1", "small").cells, [text])
+
+
+def test_freematch_has_its_published_limits_on_svhn_and_a_run_without_them_is_another() -> None:
+    cell = Cell("svhn-40", "svhn", 250, "freematch", 1, 8)
+    assert cell.config().baseline.method_settings == ("least_threshold=0.9", "most_threshold=0.95")
+    assert dataclasses.replace(cell, method="fixmatch").config().baseline.method_settings == ()
+    free = dataclasses.replace(cell, settings=(("method_settings", ()),))
+    assert folder_name(cell) != folder_name(free)
