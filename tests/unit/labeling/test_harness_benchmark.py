@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+
+from dpssl.config import Config, with_values
 
 SMALL = {
     "steps": 4, "window": 2, "batch_size": 10, "unlabeled_ratio": 1, "depth": 10, "width": 1, "strides": [1, 2, 1],
@@ -28,5 +31,29 @@ def test_runs_of_a_plan(benchmark_script: Callable[[str], ModuleType], tmp_path:
     assert sum(ours["specialists_per_class"]) > 0
     assert other["config"]["warm_steps"] == 2
     assert 0 <= other["curve"][-1]["accuracy"] <= 1
-    with pytest.raises(SystemExit, match="choose fixmatch-250, traps-40"):
+    assert sum(other["curve"][-1]["confusions"].values()) > 0
+    with pytest.raises(SystemExit, match="choose fixmatch-250, traps-40, gap-40"):
         script.main(["nothing"])
+
+
+def test_every_run_of_the_plans_is_one_that_can_be_made(benchmark_script: Callable[[str], ModuleType]) -> None:
+    for jobs in benchmark_script("harness").PLANS.values():
+        assert len({name for name, _, _ in jobs}) == len(jobs)
+        for _, method, settings in jobs:
+            with_values(Config(), {"method": method, **settings})
+
+
+def test_one_lf_of_all_classes_is_a_run(benchmark_script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    """The step from FixMatch to labeling functions: a single one, which never abstains."""
+    script = benchmark_script("harness")
+    plan, out = tmp_path / "plan.json", tmp_path / "out.json"
+    plan.write_text(json.dumps([["one", "dp-ssl", {**script.ONE_LF, **SMALL, **FEW_LFS, "n_lfs": 1}]]))
+    script.main([str(plan), "--data", "digits", "--device", "cpu", "--out", str(out)])
+    assert json.loads(out.read_text())["runs"][0]["coverage"] == 1
+
+
+def test_the_largest_confusions_by_hand(benchmark_script: Callable[[str], ModuleType]) -> None:
+    truth, labels = np.array([0, 0, 0, 1, 2, 2]), np.array([1, 1, 0, 2, 2, 0])
+    found = benchmark_script("harness").largest_confusions(truth, labels, ["cat", "dog", "frog"])
+    assert found == {"cat as dog": 2, "dog as frog": 1, "frog as cat": 1}
+    assert next(iter(found)) == "cat as dog"
