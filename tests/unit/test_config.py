@@ -55,7 +55,7 @@ def allowed_values(entry: Option) -> st.SearchStrategy[Any]:
 def test_every_field_survives_toml(values: dict[str, Any]) -> None:
     values |= {  # limits that lie between fields, or between two values
         "backbone": "timm:any", "pseudo_labels": "consensus", "adaptive_threshold": True, "sharpness_range": 2.0,
-        "curriculum_threshold": False, "most_threshold": 1.0,
+        "curriculum_threshold": False, "least_threshold": min(values["least_threshold"], values["most_threshold"]),
     }  # fmt: skip
     config = with_values(Config(), values)
     for entry in OPTIONS:

@@ -7,8 +7,7 @@
 
 p̄ and h̄ are mean and histogram of the strong predictions that pass the threshold. m = .999 is the paper's. w_f = .001 is
 the authors' configuration of CIFAR-10 with 40 labels (in their library, USB); the paper's text names .05. τ is free
-but on SVHN, where `dpssl paper` keeps it within .9 and .95 after the paper (USB's configuration has the upper limit):
-from 1/C, its start, everything would pass at first.
+but on SVHN, where `dpssl paper` keeps it within .9 and .95, FreeMatch's range for that set (USB has the upper limit).
 """
 
 from dataclasses import dataclass

@@ -238,8 +238,10 @@ class LabelingConfig(Section):
     adaptive_threshold: bool = option(
         False, "with a consensus: FreeMatch's self-adaptive threshold in place of the fixed one"
     )
-    least_threshold: float = option(0.0, "lower limit of the adaptive threshold before classes differ", least=0, most=1)
-    most_threshold: float = option(1.0, "its upper limit", least=0, most=1)
+    least_threshold: float = option(
+        0.0, "with an adaptive threshold: its lower limit, before it is scaled for each class", least=0, most=1
+    )
+    most_threshold: float = option(1.0, "with an adaptive threshold: its upper limit, likewise", least=0, most=1)
     curriculum_threshold: bool = option(
         False, "FlexMatch's thresholds in place of the fixed one: lower for what an LF is rarely sure of yet"
     )

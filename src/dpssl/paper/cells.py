@@ -26,8 +26,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "paper-label-model": {"label_model": "paper", "use_confidence": False},
     ORACLE: {"label_model": "paper", "use_confidence": False},
 }
-# Where a method was published with other settings on one set: src/dpssl/baselines/freematch.py.
-PUBLISHED = {("freematch", "svhn"): ("least_threshold=0.9", "most_threshold=0.95")}
 # Settings that came later: runs from before go on where these have their defaults.
 LATER = ("repeat", "least_threshold", "most_threshold")
 
@@ -44,6 +42,7 @@ class Cell:
     steps: int
     variant: str = "default"
     settings: tuple[tuple[str, Any], ...] = ()  # of the variant, where its name does not say them
+    method_settings: tuple[str, ...] = ()  # name=value where the method has others on this set than its defaults
     end_model: bool = dataclasses.field(default=True, compare=False)  # whether a table asks for test accuracy
 
     @property
@@ -67,7 +66,7 @@ class Cell:
             "report": False,
             "warm_steps": 0,  # every row starts from drawn weights, as the paper's do
             "plan": False,  # minutes stop a cell, they do not change its steps
-            "method_settings": PUBLISHED.get((self.method, self.data), ()),
+            "method_settings": self.method_settings,
         }
         preset = load_preset(self.preset)
         if self.method == DP_SSL:
@@ -81,12 +80,9 @@ class Cell:
         return with_values(preset, values | VARIANTS.get(self.variant, {}) | dict(self.settings))
 
     def settings_in_use(self) -> dict[str, Any]:
-        """The settings that decide its figures: none of a warm start it has not, nor of steps it has not.
-
-        Of its method's own settings those that it changes.
-        """
+        """The settings that decide its figures: none of a warm start it has not, nor of steps it has not."""
         config = self.config()
-        unused = set() if config.baseline.method_settings else {"method_settings"}
+        unused = {"method_settings"}  # a run notes all of its method's, a cell those it changes
         for entry in options():
             of_dp_ssl = entry.section in ("labeling", "label_model", "end_model") and entry.name not in SHARED
             of_warm_start = entry.section == "warm_start" and entry.name != "warm_steps"
@@ -101,7 +97,8 @@ class Cell:
     def from_json(cls, document: dict[str, Any]) -> Self:
         """What `to_json` gave, after a journey through JSON, which has no tuples."""
         settings = tuple((name, value) for name, value in document["settings"])
-        return cls(**{**document, "settings": settings})
+        method_settings = tuple(document.get("method_settings", ()))
+        return cls(**{**document, "settings": settings, "method_settings": method_settings})
 
 
 def folder_name(cell: Cell) -> str:
@@ -111,6 +108,8 @@ def folder_name(cell: Cell) -> str:
     for name in LATER:
         if name in in_use and in_use[name] == defaults[name]:
             del in_use[name]
+    if cell.method_settings:
+        in_use["method_settings"] = cell.method_settings
     text = json.dumps(in_use, sort_keys=True)
     return f"{cell.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 

@@ -109,11 +109,14 @@ def _read(folder: RunFolder, cell: Cell) -> Result:
         if name not in document or not isinstance(document[name], kind):
             raise _NotCounted(f"is damaged, its {name!r} is missing or of another type")
     try:
-        other = Cell.from_json(document["cell"]).name
+        other = Cell.from_json(document["cell"])
     except (KeyError, TypeError, ValueError):
         raise _NotCounted("is damaged, its 'cell' is none") from None
-    if other != cell.name:
-        raise _NotCounted(f"holds the cell {other}")
+    if other.name != cell.name:
+        raise _NotCounted(f"holds the cell {other.name}")
+    if other.method_settings != cell.method_settings:
+        before, now = (", ".join(of.method_settings) or "its defaults" for of in (other, cell))
+        raise _NotCounted(f"was made with {before}, which is {now} now")
     if changed := _changed_setting(cell, document["config"]):
         raise _NotCounted(changed)
     if document["status"] == DONE and document["error"] is None:
@@ -126,8 +129,7 @@ def _changed_setting(cell: Cell, noted: dict[str, Any]) -> str:
     defaults = settings_that_matter(Config())
     for name, value in cell.settings_in_use().items():
         before = noted.get(name, defaults[name])
-        # Of its method's own settings a run notes all, a cell those it changes.
-        if not (set(value) <= set(before) if name == "method_settings" else before == value):
+        if before != value:
             return f"was made with {name} = {before!r}, which is {value!r} now"
     return ""
 

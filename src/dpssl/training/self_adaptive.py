@@ -5,7 +5,7 @@
     L_f = -H(SumNorm(p̃ / h̃), SumNorm(p̄ / h̄))      self-adaptive fairness
 
 q are the probabilities of the weak views; p̄ and h̄ are mean and histogram of the strong views' probabilities that pass
-the threshold. The limits of τ are 0 and 1 but for SVHN, whose authors' configuration limits it too.
+the threshold. τ is limited where it is used, to 0 and 1 unless given: FreeMatch has a narrower range for SVHN.
 """
 
 import torch

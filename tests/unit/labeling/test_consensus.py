@@ -110,6 +110,10 @@ def test_a_limit_keeps_the_adaptive_threshold_from_letting_everything_pass() -> 
     flat, label = torch.zeros(1, 3, 3), torch.tensor([0])
     assert objective.loss(flat, label, unsure, flat)[1]["pseudo_label_rate"] == 0
     assert objective.loss(flat, label, sure, flat)[1]["pseudo_label_rate"] == 1
+    for most, passed in ((1.0, 0), (0.5, 1)):
+        objective = make_objective(adaptive_threshold=True, most_threshold=most)
+        objective.adaptive.threshold.fill_(0.9)
+        assert objective.loss(flat, label, unsure, flat)[1]["pseudo_label_rate"] == passed
 
 
 def test_the_consensus_is_aligned_to_the_class_balance() -> None:

@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from dpssl.checks import check
 from dpssl.config import Config, with_values
 
 SMALL = {
@@ -37,10 +38,11 @@ def test_runs_of_a_plan(benchmark_script: Callable[[str], ModuleType], tmp_path:
 
 
 def test_every_run_of_the_plans_is_one_that_can_be_made(benchmark_script: Callable[[str], ModuleType]) -> None:
-    for jobs in benchmark_script("harness").PLANS.values():
+    script = benchmark_script("harness")
+    for jobs in script.PLANS.values():
         assert len({name for name, _, _ in jobs}) == len(jobs)
         for _, method, settings in jobs:
-            with_values(Config(), {"method": method, **settings})
+            check(with_values(Config(), {**script.COMMON, "method": method, **settings}))
 
 
 def test_one_lf_of_all_classes_is_a_run(benchmark_script: Callable[[str], ModuleType], tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """Cells: equal names mean equal runs; filters; what a budget becomes."""
 
 import dataclasses
+import hashlib
 import json
 
 import pytest
 
+from dpssl.baselines.registry import as_given, method_settings
 from dpssl.config import settings_that_matter
 from dpssl.errors import InputError
-from dpssl.paper.cells import Cell, each_once, folder_name, select
+from dpssl.paper.cells import LATER, Cell, each_once, folder_name, select
+from dpssl.paper.plans import PUBLISHED, make_plan
 from dpssl.paper.tables import TABLES, table
 
 
@@ -90,8 +93,22 @@ def test_an_unknown_cell_is_refused_with_the_valid_ones(text: str, message: str)
 
 
 def test_freematch_has_its_published_limits_on_svhn_and_a_run_without_them_is_another() -> None:
-    cell = Cell("svhn-40", "svhn", 250, "freematch", 1, 8)
+    (cell,) = make_plan("paper", 8, [1]).cells("svhn", 250, "freematch")
     assert cell.config().baseline.method_settings == ("least_threshold=0.9", "most_threshold=0.95")
-    assert dataclasses.replace(cell, method="fixmatch").config().baseline.method_settings == ()
-    free = dataclasses.replace(cell, settings=(("method_settings", ()),))
-    assert folder_name(cell) != folder_name(free)
+    (other,) = make_plan("paper", 8, [1]).cells("svhn", 250, "fixmatch")
+    assert other.config().baseline.method_settings == ()
+    assert folder_name(cell) != folder_name(dataclasses.replace(cell, method_settings=()))
+
+
+def test_published_settings_are_written_as_a_run_notes_them() -> None:
+    for (method, _), given in PUBLISHED.items():
+        assert set(given) <= set(as_given(method_settings(method, given)))
+
+
+def test_settings_that_came_later_leave_the_names_of_older_run_folders() -> None:
+    cell = Cell("cifar10-40", "cifar10", 40, "dp-ssl", 1, 60000)
+    before = {name: value for name, value in cell.settings_in_use().items() if name not in LATER}
+    checksum = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
+    assert folder_name(cell) == f"{cell.name}-{checksum[:8]}"
+    limited = dataclasses.replace(cell, settings=(("least_threshold", 0.5),))
+    assert folder_name(limited) != folder_name(cell)

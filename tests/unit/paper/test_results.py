@@ -91,16 +91,18 @@ def test_a_setting_newer_than_the_result_had_its_default(write_done: Callable[..
     assert "was made with curriculum_threshold = False, which is True now" in problems[0]
 
 
-def test_of_a_methods_own_settings_those_count_that_the_cell_changes(write_done: Callable[..., Any]) -> None:
-    cell = Cell("svhn-40", "svhn", 250, "freematch", seed=1, steps=20)
-    folder = write_done(cell)
-    config = folder.read_json(f"{cell.name}.json")["config"]
-    write_done(cell, None, {"config": config | {"method_settings": ["decay=0.999", *config["method_settings"]]}})
-    assert list(read_results(folder, [cell])[0]) == [cell.name]
-    write_done(cell, None, {"config": config | {"method_settings": ["decay=0.999", "least_threshold=0.0"]}})
-    found, problems = read_results(folder, [cell])
-    assert found == {}
-    assert "was made with method_settings = ['decay=0.999', 'least_threshold=0.0']" in problems[0]
+def test_a_result_with_other_settings_of_its_method_is_named(write_done: Callable[..., Any]) -> None:
+    free = Cell("svhn-40", "svhn", 250, "freematch", seed=1, steps=20)
+    limited = dataclasses.replace(free, method_settings=("least_threshold=0.9",))
+    for made, asked, before, now in (
+        (free, limited, "its defaults", "least_threshold=0.9"),
+        (limited, free, "least_threshold=0.9", "its defaults"),
+    ):
+        folder = write_done(made)
+        assert list(read_results(folder, [made])[0]) == [made.name]
+        found, problems = read_results(folder, [asked])
+        assert found == {}
+        assert f"was made with {before}, which is {now} now" in problems[0]
 
 
 def test_a_result_without_the_test_accuracy_asked_for_is_not_done(
