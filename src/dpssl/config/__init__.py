@@ -18,6 +18,8 @@ from dpssl.config.files import (
     to_toml,
     with_values,
 )
+from dpssl.config.labeling import LabelingConfig
+from dpssl.config.section import Section, flag, option
 from dpssl.config.sections import (
     ALL_OPS,
     DP_SSL,
@@ -31,14 +33,10 @@ from dpssl.config.sections import (
     Config,
     DataConfig,
     EndModelConfig,
-    LabelingConfig,
     LabelModelConfig,
     OptimConfig,
     RunConfig,
-    Section,
     WarmStartConfig,
-    flag,
-    option,
 )
 
 __all__ = [

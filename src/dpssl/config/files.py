@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from dpssl.config.sections import Config, flag
+from dpssl.config.section import flag
+from dpssl.config.sections import Config
 from dpssl.errors import InputError
 
 SMALL_SIDE = 16  # pixels; a Wide ResNet-28 would leave nothing of a smaller image
