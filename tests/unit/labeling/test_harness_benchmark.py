@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 
 from dpssl.checks import check
 from dpssl.config import Config, with_values
@@ -59,3 +60,21 @@ def test_the_largest_confusions_by_hand(benchmark_script: Callable[[str], Module
     found = benchmark_script("harness").largest_confusions(truth, labels, ["cat", "dog", "frog"])
     assert found == {"cat as dog": 2, "dog as frog": 1, "frog as cat": 1}
     assert next(iter(found)) == "cat as dog"
+
+
+def test_heads_on_a_start_that_stays_as_it_is(
+    benchmark_script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, out = benchmark_script("frozen_start"), tmp_path / "out.json"
+    for name, value in {"N_STEPS": 2, "N_IMAGES": 300, "N_UNLABELED": 20}.items():
+        monkeypatch.setattr(script, name, value)
+    script.main(["--data", "digits", "--preset", "digits", "--seeds", "3", "--out", str(out)])
+    report = json.loads(out.read_text())
+    assert [run["name"] for run in report["runs"]] == list(script.ARMS)
+    assert all(0 <= run["right"] <= 1 and 0 <= run["right_of_surest_fifth"] <= 1 for run in report["runs"])
+
+
+def test_drawn_specialties_are_even(benchmark_script: Callable[[str], ModuleType]) -> None:
+    drawn = benchmark_script("frozen_start").drawn_specialties(50, 10, torch.Generator().manual_seed(0))
+    assert drawn.sum(0).tolist() == [10] * 10
+    assert drawn.sum(1).tolist() == [2] * 50
