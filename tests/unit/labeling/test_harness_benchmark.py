@@ -46,15 +46,6 @@ def test_every_run_of_the_plans_is_one_that_can_be_made(benchmark_script: Callab
             check(with_values(Config(), {**script.COMMON, "method": method, **settings}))
 
 
-def test_one_lf_of_all_classes_is_a_run(benchmark_script: Callable[[str], ModuleType], tmp_path: Path) -> None:
-    """The step from FixMatch to labeling functions: a single one, which never abstains."""
-    script = benchmark_script("harness")
-    plan, out = tmp_path / "plan.json", tmp_path / "out.json"
-    plan.write_text(json.dumps([["one", "dp-ssl", {**script.ONE_LF, **SMALL, **FEW_LFS, "n_lfs": 1}]]))
-    script.main([str(plan), "--data", "digits", "--device", "cpu", "--out", str(out)])
-    assert json.loads(out.read_text())["runs"][0]["coverage"] == 1
-
-
 def test_the_largest_confusions_by_hand(benchmark_script: Callable[[str], ModuleType]) -> None:
     truth, labels = np.array([0, 0, 0, 1, 2, 2]), np.array([1, 1, 0, 2, 2, 0])
     found = benchmark_script("harness").largest_confusions(truth, labels, ["cat", "dog", "frog"])
