@@ -106,7 +106,8 @@ class Observer(Watch):
         right = probabilities.argmax(1) == self.truth
         line = {"step": step, "minutes": round(self.minutes(), 2), "accuracy": right.mean(), "sure": sure.mean()}
         line["accuracy_of_sure"] = right[sure].mean() if sure.any() else float("nan")
-        line |= {name: metrics[name] for name in ("labeled_loss", "unlabeled_loss", "pseudo_label_rate")}
+        noted = ("labeled_loss", "unlabeled_loss", "pseudo_label_rate")
+        line |= {name: metrics[name] for name in noted if name in metrics}
         rounded = {name: round(float(value), 4) for name, value in line.items()}
         confusions = largest_confusions(self.truth, probabilities.argmax(1), self.class_names)
         self.curve.append({**rounded, "confusions": confusions})
@@ -203,15 +204,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backbone-weights", default="", help="what every run starts from, as warm_start.py writes it")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--max-minutes", type=float, default=0.0, help="begin no run after so many; 0 = all of them")
+    parser.add_argument("--resume", action="store_true", help="keep the runs that are in --out, and do the others")
     parser.add_argument("--out", type=Path, help="default: results/harness_PLAN.json")
     chosen = parser.parse_args(arguments)
     device, plan = pick_device(chosen.device), read_plan(chosen.plan)
     out = chosen.out or REPOSITORY / "results" / f"harness_{Path(chosen.plan).stem.replace('-', '_')}.json"
     where = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
     plan = [(name, method, {"backbone_weights": chosen.backbone_weights, **given}) for name, method, given in plan]
-    runs = []
+    runs = json.loads(out.read_text())["runs"] if chosen.resume and out.exists() else []
+    done, started = {(line["name"], line["seed"]) for line in runs}, time.monotonic()
     for seed in chosen.seeds:
         for job in plan:
+            if (job[0], seed) in done:
+                continue
+            if 0 < chosen.max_minutes <= (time.monotonic() - started) / 60:
+                return print("out of minutes; --resume goes on", flush=True)
             runs.append(run(job, seed, chosen.data, device))
             print(shown(runs[-1]), flush=True)
             write_results(out, {"plan": chosen.plan, "commit": commit(), "device": where, "runs": runs})

@@ -38,6 +38,25 @@ def test_runs_of_a_plan(benchmark_script: Callable[[str], ModuleType], tmp_path:
         script.main(["nothing"])
 
 
+def test_a_plan_is_gone_on_with(
+    benchmark_script: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = benchmark_script("harness")
+    plan, out = tmp_path / "plan.json", tmp_path / "out.json"
+    plan.write_text(json.dumps([["first", "fixmatch", SMALL], ["second", "supervised", SMALL]]))
+    given = [str(plan), "--data", "digits", "--device", "cpu", "--out", str(out)]
+    script.main([*given, "--max-minutes", "1e-9"])
+    assert not out.exists()
+    assert "out of minutes" in capsys.readouterr().out
+    script.main(given)
+    before = json.loads(out.read_text())["runs"]
+    out.write_text(json.dumps({"runs": before[:1]}))
+    script.main([*given, "--resume"])
+    after = json.loads(out.read_text())["runs"]
+    assert after[0] == before[0], "not trained again: its minutes are the same"
+    assert [line["name"] for line in after] == ["first", "second"]
+
+
 def test_every_run_of_the_plans_is_one_that_can_be_made(benchmark_script: Callable[[str], ModuleType]) -> None:
     script = benchmark_script("harness")
     for jobs in script.PLANS.values():
