@@ -25,6 +25,7 @@ from dpssl.data.readers import load_dataset
 from dpssl.data.split import make_split
 from dpssl.labeling.losses import consensus
 from dpssl.labeling.objective import SemiSupervised
+from dpssl.labeling.train import N_START_IMAGES
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.pooling import FeatureTransform, start_centers
@@ -39,7 +40,6 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 COMMON = {"pseudo_labels": "consensus", "adaptive_threshold": False, "curriculum_threshold": False}
 N_IMAGES, N_STEPS, N_UNLABELED, CHUNK = 6000, 700, 192, 500
-N_START = 256  # images on whose positions the centres are put
 DROPPED = 0.3  # of the channels
 CLASSES_OF_AN_LF = 2
 SUREST = 0.2
@@ -56,12 +56,16 @@ class Maps(nn.Module):
         return maps
 
 
+def started_backbone(config: Config, n_channels: int) -> nn.Module:
+    """The backbone as training would begin with it."""
+    backbone = build_backbone(config.backbone, n_channels)
+    start_backbone(backbone, config.backbone, n_channels, torch.Generator().manual_seed(0))
+    return backbone.eval()
+
+
 @torch.no_grad()
-def feature_maps(config: Config, bank: ImageBank, rows: Tensor) -> Tensor:
-    """(n, D, h, w) of the backbone that the configuration starts from."""
-    backbone = build_backbone(config.backbone, bank.images.shape[1])
-    start_backbone(backbone, config.backbone, bank.images.shape[1], torch.Generator().manual_seed(0))
-    backbone.eval()
+def feature_maps(backbone: nn.Module, bank: ImageBank, rows: Tensor) -> Tensor:
+    """(n, D, h, w)."""
     return torch.cat([backbone(bank.network_input(bank.take(chunk))) for chunk in rows.split(CHUNK)])
 
 
@@ -76,13 +80,20 @@ def drawn_specialties(n_lfs: int, n_classes: int, generator: torch.Generator) ->
 def train(config: Config, labeled: Tensor, labels: Tensor, maps: Tensor, n_classes: int) -> LFNetwork:
     """Heads on maps that stay as they are: Eq. 5 on the labelled ones, the consensus' sure labels on the others."""
     settings, generator = config.labeling, torch.Generator().manual_seed(config.run.seed)
-    network = LFNetwork(Maps(maps.shape[1]), settings.n_lfs, n_classes, settings.feature_transform)
+    network = LFNetwork(
+        Maps(maps.shape[1]),
+        settings.n_lfs,
+        n_classes,
+        settings.feature_transform,
+        settings.lf_feature_norm,
+        settings.sharpness_range,
+    )
     initialize_heads(network.heads, generator)
     network.abstains = settings.mcl
     if settings.mcl:
         network.specialties.copy_(drawn_specialties(settings.n_lfs, n_classes, generator))
     if isinstance(network.pooling, FeatureTransform):
-        start_centers(network.pooling, maps[:N_START], settings.assignment_entropy, generator)
+        start_centers(network.pooling, maps[:N_START_IMAGES], settings.assignment_entropy, generator)
     objective = SemiSupervised(network, settings, torch.full((n_classes,), 1 / n_classes))
     optim = config.optim
     optimizer = torch.optim.SGD(
@@ -127,10 +138,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     base = with_values(load_preset(chosen.preset), {**COMMON, "backbone_weights": chosen.backbone_weights})
     dataset = load_dataset(chosen.data)
     bank, runs = ImageBank.from_numpy(dataset.images, torch.device("cpu")), list[dict[str, Any]]()
-    maps = feature_maps(base, bank, torch.arange(min(N_IMAGES, len(bank))))
+    backbone = started_backbone(base, bank.images.shape[1])
+    maps = feature_maps(backbone, bank, torch.arange(min(N_IMAGES, len(bank))))
     for seed in chosen.seeds:
         _, split = make_split(dataset, chosen.n_labels, seed, base.data.test_fraction)
-        labeled = feature_maps(base, bank, torch.from_numpy(split.labeled))
+        labeled = feature_maps(backbone, bank, torch.from_numpy(split.labeled))
         labels = torch.from_numpy(split.given_labels[split.labeled])
         for name, settings in ARMS.items():
             config = with_values(base, {**settings, "seed": seed})

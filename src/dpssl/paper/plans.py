@@ -92,18 +92,21 @@ class Plan:
         self, data: str, n_labels: int, method: str = DP_SSL, variant: str = "default", *, end_model: bool = True
     ) -> tuple[Cell, ...]:
         """A cell for each seed."""
-        like = Cell(
-            self.scale.presets[data],
-            data,
-            n_labels,
-            method,
-            0,
-            self.steps,
-            variant,
-            method_settings=PUBLISHED.get((method, data), ()),
-            end_model=end_model,
+        preset, published = self.scale.presets[data], PUBLISHED.get((method, data), ())
+        return tuple(
+            Cell(
+                preset,
+                data,
+                n_labels,
+                method,
+                seed,
+                self.steps,
+                variant,
+                method_settings=published,
+                end_model=end_model,
+            )
+            for seed in self.seeds
         )
-        return tuple(dataclasses.replace(like, seed=seed) for seed in self.seeds)
 
     def grid_cells(self, n_lfs: int, ratio: float) -> tuple[Cell, ...]:
         """Cells of Table 5. rho = 1 trains every LF on every class: that is Exp1, without multiple-choice learning."""
