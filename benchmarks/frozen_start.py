@@ -127,7 +127,7 @@ def scores(network: LFNetwork, maps: Tensor, truth: np.ndarray) -> dict[str, flo
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="cifar10", help="as of dpssl run")
-    parser.add_argument("--preset", default="cifar10-40")
+    parser.add_argument("--preset", default="cifar10-wrn-28-2", help="whose network the start is of")
     parser.add_argument(
         "--backbone-weights", default="", help="the start, as warm_start.py writes it; none: drawn weights"
     )

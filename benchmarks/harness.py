@@ -47,6 +47,7 @@ OWN = {**FEW, "curriculum_threshold": True}
 LONGER = {**FEW, "steps": 10000}
 FIXED = {**LONGER, "pseudo_labels": "consensus"}
 AVERAGED = {**FIXED, "feature_transform": False}
+RESNET_18 = {"depth": 21, "width": 4, "strides": [1, 2, 2, 2], "window": 2000}  # before activation
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [
@@ -79,6 +80,13 @@ PLANS: dict[str, list[Job]] = {
         ("specialists, gradient divided by K", DP_SSL, {**FIXED, "backbone_gradient": "mean"}),
         ("specialists, adaptive threshold", DP_SSL, {**FIXED, "adaptive_threshold": True}),
         ("FreeMatch", "freematch", LONGER),
+    ],
+    # The same label seed on a larger network, with a start of its own.
+    "wide-40": [
+        ("FixMatch", "fixmatch", {**LONGER, **RESNET_18}),
+        ("specialists, average pooling", DP_SSL, {**AVERAGED, **RESNET_18}),
+        ("specialists, adaptive threshold", DP_SSL, {**FIXED, "adaptive_threshold": True, **RESNET_18}),
+        ("FreeMatch", "freematch", {**LONGER, **RESNET_18}),
     ],
 }
 N_WATCHED = 5000

@@ -7,6 +7,7 @@ from dpssl.class_prior import check_class_prior, class_prior
 from dpssl.config import DP_SSL, Config, flag
 from dpssl.data.split import Split, every_known_label
 from dpssl.data.table import Dataset
+from dpssl.end_model.train import build_classifier
 from dpssl.errors import InputError, require_utf8
 from dpssl.label_model import VARIANTS
 from dpssl.labeling.losses import count_specialists
@@ -25,6 +26,7 @@ def check(config: Config) -> None:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
     with torch.device("meta"):  # the shapes alone
         build_network(config, n_classes=2, n_channels=1)
+        _check_end_model(config)
     method_settings(config.baseline.method, config.baseline.method_settings)
     check_class_prior(config.label_model.class_prior)
     n_lfs, label_model = config.labeling.n_lfs, config.label_model.label_model
@@ -35,6 +37,22 @@ def check(config: Config) -> None:
             f"--n-lfs {n_lfs}: --label-model {label_model} solves triplets, which need 3 LFs or more; "
             "raise --n-lfs or choose --label-model majority"
         )
+
+
+def _check_end_model(config: Config) -> None:
+    """A network of its own has to be one, and cannot begin with the weights of another."""
+    settings = config.end_model
+    if not settings.has_own_network:
+        return
+    if settings.end_start == "lfs":
+        raise InputError(
+            "--end-start lfs: the end model has a network of its own (--end-depth, --end-width, --end-strides), which "
+            "cannot begin with the weights of step 1; add --end-start scratch"
+        )
+    try:
+        build_classifier(config, n_classes=2, n_channels=1)
+    except InputError as problem:
+        raise InputError(f"the end model (--end-depth, --end-width, --end-strides): {problem}") from None
 
 
 def check_on_data(config: Config, dataset: Dataset, split: Split) -> None:

@@ -15,7 +15,7 @@ from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.trainer import STAGE as STAGE_FIT
 from dpssl.baselines.trainer import train_baseline
 from dpssl.class_prior import alignment_prior, class_prior
-from dpssl.config import DP_SSL
+from dpssl.config import DP_SSL, BackboneConfig
 from dpssl.constants import ABSTAIN
 from dpssl.data.batches import ImageBank, unlabeled_pool
 from dpssl.data.split import every_known_label
@@ -158,7 +158,7 @@ def train_classifier(run: Run) -> None:
     if run.has(END_MODEL):
         return _clear_checkpoints(run, "train")
     bank, file = _bank(run), run.folder.read_soft_labels(run.dataset.ids)
-    backbone = _lf_backbone(run) if run.config.end_model.end_start == "lfs" else _warm_backbone(run, bank)
+    backbone = _end_model_start(run, bank)
     _forget_what_follows(run, "train")
     with run.step("train") as watch:
         network = train_end_model(
@@ -171,7 +171,7 @@ def train_classifier(run: Run) -> None:
             backbone_start=backbone,
             start=_start(run, END_MODEL),
         )
-        _write_classifier(run, network, bank)
+        _write_classifier(run, network, bank, run.config.end_backbone)
     _clear_checkpoints(run, "train")
 
 
@@ -196,15 +196,15 @@ def fit_baseline(run: Run) -> None:
             run.folder.write_arrays(PSEUDO_LABELS, ids=run.dataset.ids, labels=labels, trusted=trusted)
         every = torch.ones(len(bank), dtype=torch.bool).numpy()
         run.folder.write_soft_labels(run.dataset.ids, run.dataset.class_names, probabilities.numpy(), every)
-        _write_classifier(run, trained.network, bank)
+        _write_classifier(run, trained.network, bank, run.config.backbone)
     _clear_checkpoints(run, "fit")
 
 
-def _write_classifier(run: Run, network: Classifier, bank: ImageBank) -> None:
+def _write_classifier(run: Run, network: Classifier, bank: ImageBank, shape: BackboneConfig) -> None:
     embeddings = embed(network, bank).half().numpy()
     if run.writes:
         run.folder.write_arrays(EMBEDDINGS, ids=run.dataset.ids, embeddings=embeddings)
-        save_end_model(run.folder, network, bank, run.dataset.class_names, run.config.backbone)
+        save_end_model(run.folder, network, bank, run.dataset.class_names, shape)
 
 
 def evaluate(run: Run) -> dict[str, Any]:
@@ -276,6 +276,13 @@ def _warm_backbone(run: Run, bank: ImageBank) -> dict[str, torch.Tensor] | None:
                 run.folder.write_safetensors(BACKBONE, weights, {"network": run.config.backbone.backbone})
         _clear_checkpoints(run, "warm")
     return run.folder.read_safetensors(BACKBONE)[0]
+
+
+def _end_model_start(run: Run, bank: ImageBank) -> dict[str, torch.Tensor] | None:
+    """What step 3 starts from: the backbone of step 1 or of the warm start; drawn weights in a network of its own."""
+    if run.config.end_model.has_own_network:
+        return None
+    return _lf_backbone(run) if run.config.end_model.end_start == "lfs" else _warm_backbone(run, bank)
 
 
 def _lf_backbone(run: Run) -> dict[str, torch.Tensor]:

@@ -1,5 +1,6 @@
 """The settings, one section a subject. Names are unique across the sections, so flags need no prefix."""
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from dpssl.config.labeling import LabelingConfig
@@ -178,6 +179,13 @@ class EndModelConfig(Section):
     end_start: str = option("scratch", "start from scratch, or from the backbone of step 1", choices=("scratch", "lfs"))
     end_uncovered: str = option("skip", "images without a vote: left out, or at the prior", choices=("skip", "prior"))
     end_learning_rate: float = option(0.03, "as learning_rate, for step 3", least=0)
+    end_depth: int = option(0, "as depth, for an end model with a Wide ResNet of its own; 0 = as step 1's", least=0)
+    end_width: int = option(0, "as width, likewise", least=0)
+    end_strides: tuple[int, ...] = option((), "as strides, likewise; none = as step 1's", least=1)
+
+    @property
+    def has_own_network(self) -> bool:
+        return bool(self.end_depth or self.end_width or self.end_strides)
 
 
 @dataclass(frozen=True)
@@ -205,3 +213,18 @@ class Config:
     def n_warm_steps(self) -> int:
         """Steps of the warm start: no more than step 1 has, none where the backbone begins with given weights."""
         return 0 if self.backbone.backbone_weights else min(self.warm_start.warm_steps, self.labeling.steps)
+
+    @property
+    def end_backbone(self) -> BackboneConfig:
+        """The network of step 3: that of step 1, or a Wide ResNet of its own, which begins with drawn weights."""
+        own, shape = self.end_model, self.backbone
+        if not own.has_own_network:
+            return shape
+        return dataclasses.replace(
+            shape,
+            backbone=WIDE_RESNET,
+            backbone_weights="",
+            depth=own.end_depth or shape.depth,
+            width=own.end_width or shape.width,
+            strides=own.end_strides or shape.strides,
+        )

@@ -31,7 +31,7 @@ STAGE = "end"
 
 def build_classifier(config: Config, n_classes: int, n_channels: int, backbone: nn.Module | None = None) -> Classifier:
     """The untrained classifier; the default backbone is that of the configuration."""
-    return Classifier(backbone or build_backbone(config.backbone, n_channels), n_classes)
+    return Classifier(backbone or build_backbone(config.end_backbone, n_channels), n_classes)
 
 
 def train_end_model(
@@ -56,7 +56,7 @@ def train_end_model(
         network = build_classifier(config, n_classes, bank.images.shape[1], backbone)
         generator = torch.Generator().manual_seed(stream_seed(config.run, "weights of step 3"))
         if backbone is None:  # one that was passed in may be pretrained
-            start_backbone(network.backbone, config.backbone, bank.images.shape[1], generator)
+            start_backbone(network.backbone, config.end_backbone, bank.images.shape[1], generator)
         initialize_head(network.head, generator)
         if backbone_start is not None:
             network.backbone.load_state_dict(backbone_start)

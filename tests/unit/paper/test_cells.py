@@ -15,9 +15,9 @@ from dpssl.paper.tables import TABLES, table
 
 
 def test_a_budget_is_all_steps_of_dp_ssl_together_and_of_others() -> None:
-    ours = Cell("cifar10-40", "cifar10", 40, "dp-ssl", 1, 60_000).config()
+    ours = Cell("cifar10-wrn-28-2", "cifar10", 40, "dp-ssl", 1, 60_000).config()
     assert (ours.labeling.steps, ours.end_model.end_steps) == (45_000, 15_000)
-    other = Cell("cifar10-40", "cifar10", 250, "fixmatch", 2, 60_000).config()
+    other = Cell("cifar10-wrn-28-2", "cifar10", 250, "fixmatch", 2, 60_000).config()
     assert (other.labeling.steps, other.baseline.method, other.data.n_labels, other.run.seed) == (
         60_000, "fixmatch", 250, 2,
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_published_settings_are_written_as_a_run_notes_them() -> None:
 
 
 def test_settings_that_came_later_leave_the_names_of_older_run_folders() -> None:
-    cell = Cell("cifar10-40", "cifar10", 40, "dp-ssl", 1, 60000)
+    cell = Cell("cifar10-wrn-28-2", "cifar10", 40, "dp-ssl", 1, 60000)
     before = {name: value for name, value in cell.settings_in_use().items() if name not in LATER}
     checksum = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
     assert folder_name(cell) == f"{cell.name}-{checksum[:8]}"
