@@ -209,6 +209,11 @@ def test_only_the_backbone_is_scaled_and_only_in_the_second_phase(digits: tuple[
 
     train_lfs(*digits, N_CLASSES, tiny_config(backbone_gradient="mean"), ScaleWitness(progress=False))
     assert scales == {"mcl": {1.0}, "lfs": {1 / N_LFS}}
+    scales["mcl"].clear()
+    train_lfs(
+        *digits, N_CLASSES, tiny_config(backbone_gradient="mean", mcl_gradient=0.25), ScaleWitness(progress=False)
+    )
+    assert scales == {"mcl": {0.25}, "lfs": {1 / N_LFS}}
 
 
 def test_heads_first_leaves_the_backbone_as_it_was(digits: tuple[ImageBank, Tensor]) -> None:

@@ -173,7 +173,7 @@ def _run_multiple_choice(setup: _Setup) -> None:
     objective.to(bank.device)
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
     feed = setup.feed(STAGE_MCL, setup.labeled_source())
-    network.gradient_scale = 0.0 if settings.heads_first else 1.0
+    network.gradient_scale = 0.0 if settings.heads_first else settings.mcl_gradient
     augment = Augmenter(config.augment, generator, share=feed.share)
 
     def compute() -> LossAndMetrics:
