@@ -76,6 +76,7 @@ def as_text(summary: dict[str, Any], folder: RunFolder) -> str:
     ]
     lines += _class_table(summary)
     lines += _labeling_function_lines(summary)
+    lines += _size_lines(summary)
     steps = ", ".join(f"{name} {minutes:.1f}" for name, minutes in summary["minutes_per_step"].items())
     lines += ["", f"{summary['minutes']:.1f} minutes ({steps}) on {summary['device']}"]
     if folder.has("soft_labels.csv"):
@@ -120,6 +121,16 @@ def _labeling_function_lines(summary: dict[str, Any]) -> list[str]:
     if "feature_cosine" in summary:
         parts.append(f"mean cosine of two LF features {summary['feature_cosine']:.2f}")
     return ["", "  Labeling functions: " + "; ".join(parts)]
+
+
+def _size_lines(summary: dict[str, Any]) -> list[str]:
+    """What the end model itself gives away, without truth (dpssl.end_model.sizes)."""
+    names = summary["class_names"]
+    return [
+        f"\n  Do not rely on {names[pair['near']]} against {names[pair['far']]} yet: they seem to be told apart by how much "
+        "of the picture they fill.\n  A larger --zoom trains against it; the report says more."
+        for pair in summary.get("told_apart_by_size") or []
+    ]
 
 
 def _percent(value: float | None) -> str:

@@ -87,6 +87,9 @@ def _suspected_errors(contents: RunContents) -> Iterator[Advice]:
 
 def _told_apart_by_size(contents: RunContents) -> Iterator[Advice]:
     """Pairs of classes that change places as images are shown larger and smaller (dpssl.end_model.sizes)."""
+    again = ""
+    if contents.config.augment.zoom == 1:
+        again = " Or train again with --zoom 1.6, which shows every image nearer and farther, and join both by dpssl combine."
     for pair in (contents.summary.get("told_apart_by_size") or [])[:MOST_CLUSTERS]:
         near, far = (short(contents.class_names[pair[place]], 30) for place in ("near", "far"))
         yield Advice(
@@ -94,7 +97,7 @@ def _told_apart_by_size(contents: RunContents) -> Iterator[Advice]:
             f"They seem to be told apart by how much of the picture they fill: enlarged by a third, "
             f"{percent(pair['enlarged'])} of what the end model calls {far} becomes {near}, and made smaller, "
             f"{percent(pair['smaller'])} of {near} becomes {far}. Label a few of {near} seen whole and a few of {far} "
-            "seen from near with dpssl review, then go on with dpssl refine.",
+            f"seen from near with dpssl review, then go on with dpssl refine.{again}",
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpssl.config import with_values
 from dpssl.report.advice import Advice, advise
 from dpssl.report.contents import RunContents
 from dpssl.report.lf_statistics import describe_lfs
@@ -106,5 +107,8 @@ def test_classes_told_apart_by_their_size_are_named(healthy: RunContents) -> Non
     assert advice.title == "Do not rely on cat against dog yet"
     assert "17.6 % of what the end model calls dog becomes cat" in advice.text
     assert "24.0 % of cat becomes dog" in advice.text
+    assert "--zoom 1.6" in advice.text
+    zoomed = replace(healthy, config=with_values(healthy.config, {"zoom": 1.6}), summary={"told_apart_by_size": [pair]})
+    assert "--zoom" not in advise(zoomed, None)[0].text, "it has been tried"
     for nothing in ([], None):
         assert advise(replace(healthy, summary={"told_apart_by_size": nothing}), None) == []

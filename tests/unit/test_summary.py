@@ -1,0 +1,27 @@
+"""The summary as a person reads it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpssl.run_folder import RunFolder
+from dpssl.summary import as_text
+
+SUMMARY: dict[str, Any] = {
+    "n_images": 100, "n_labeled": 8, "n_test": 10, "annotation_accuracy": None, "annotation_macro_f1": None,
+    "coverage": 1.0, "test_accuracy": None, "class_names": ["cat", "dog"], "minutes": 1.0,
+    "minutes_per_step": {"lfs": 1.0}, "device": "cpu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("nothing", [{}, {"told_apart_by_size": None}, {"told_apart_by_size": []}])
+def test_no_word_about_sizes_without_a_pair(tmp_path: Path, nothing: dict[str, Any]) -> None:
+    assert "rely" not in as_text(SUMMARY | nothing, RunFolder(tmp_path))
+
+
+def test_classes_that_size_tells_apart_are_named(tmp_path: Path) -> None:
+    pair = {"near": 0, "far": 1, "enlarged": 0.3, "smaller": 0.4}
+    text = as_text(SUMMARY | {"told_apart_by_size": [pair]}, RunFolder(tmp_path))
+    assert "Do not rely on cat against dog yet" in text
+    assert "--zoom" in text
