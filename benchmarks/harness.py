@@ -47,7 +47,7 @@ OWN = {**FEW, "curriculum_threshold": True}
 LONGER = {**FEW, "steps": 10000}
 FIXED = {**LONGER, "pseudo_labels": "consensus"}
 AVERAGED = {**FIXED, "feature_transform": False}
-RESNET_18 = {"depth": 21, "width": 4, "strides": [1, 2, 2, 2], "window": 2000}  # before activation
+RESNET_18 = {"depth": 21, "width": 4, "strides": [1, 2, 2, 2], "window": 2000}  # its norms before the convolutions
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [

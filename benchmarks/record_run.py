@@ -1,6 +1,6 @@
 """A finished run as one file of results: what it was, how it went, what each label model makes of its votes.
 
-    dpssl run --data cifar10 --preset cifar10-40 --device cuda --seed 1 --out runs/cifar10_40_seed1
+    dpssl run --data cifar10 --preset cifar10-wrn-28-2 --device cuda --seed 1 --out runs/cifar10_40_seed1
     python benchmarks/record_run.py runs/cifar10_40_seed1      # -> results/cifar10_40_seed1.json
 
 `--commit` names the code that trained it, where the run was made elsewhere. `--votes FILE` also keeps the votes of up

@@ -42,7 +42,7 @@ def check(config: Config) -> None:
 def _check_end_model(config: Config) -> None:
     """A network of its own has to be one, and cannot begin with the weights of another."""
     settings = config.end_model
-    if not settings.has_own_network:
+    if config.baseline.method != DP_SSL or not settings.has_own_network:
         return
     if settings.end_start == "lfs":
         raise InputError(

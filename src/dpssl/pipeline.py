@@ -20,7 +20,7 @@ from dpssl.constants import ABSTAIN
 from dpssl.data.batches import ImageBank, unlabeled_pool
 from dpssl.data.split import every_known_label
 from dpssl.end_model.predict import embed, predict_probabilities
-from dpssl.end_model.storage import END_MODEL, load_end_model, save_end_model
+from dpssl.end_model.storage import END_MODEL, is_of_shape, load_end_model, save_end_model
 from dpssl.end_model.train import STAGE as STAGE_END
 from dpssl.end_model.train import train_end_model
 from dpssl.errors import InputError
@@ -169,7 +169,7 @@ def train_classifier(run: Run) -> None:
             run.config,
             watch,
             backbone_start=backbone,
-            start=_start(run, END_MODEL),
+            start=_start(run, END_MODEL, run.config.end_backbone),
         )
         _write_classifier(run, network, bank, run.config.end_backbone)
     _clear_checkpoints(run, "train")
@@ -255,12 +255,14 @@ def noted_scores(run: Run) -> dict[str, Any]:
     return {name: summary.get(name) for name in ("annotation_accuracy", "coverage", "test_accuracy")}
 
 
-def _start(run: Run, name: str) -> dict[str, torch.Tensor] | None:
-    """The weights that a network goes on from in a run that refines another."""
+def _start(run: Run, name: str, shape: BackboneConfig | None = None) -> dict[str, torch.Tensor] | None:
+    """The weights that a network goes on from in a run that refines another; None where it is to have another shape."""
     place = f"{START}/{name}"
     if not run.has(place):
         return None
-    tensors, _ = run.folder.read_safetensors(place)
+    tensors, metadata = run.folder.read_safetensors(place)
+    if shape is not None and not is_of_shape(metadata, shape):
+        return None
     return {key: tensor for key, tensor in tensors.items() if key not in NORMALISATION}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpssl.config import Config, with_values
+from dpssl.config import WIDE_RESNET, BackboneConfig, Config, with_values
 
 AIM = 0.9  # share of the time that is planned with; the rest is for the label model, the report and a slow moment
 AFTERWORK = 8  # seconds that those take at least
@@ -118,13 +118,29 @@ def make_plan(
 def images_of(config: Config, n_images: int) -> dict[str, float]:
     """Work of each step in images of a training step, with the passes over all images that end it, in order."""
     warm, lfs, end = config.warm_start, config.labeling, config.end_model
-    passes = n_images * PASSES / BACKWARD / 2
+    passes, end_cost = n_images * PASSES / BACKWARD / 2, end_model_cost(config)
     first = lfs.batch_size * (lfs.steps * (1 + 2 * lfs.unlabeled_ratio) + lfs.mcl_max_steps)
     return {
         "warm": 2 * min(warm.warm_batch_size, n_images) * config.n_warm_steps,
         "lfs": first + passes,
-        "train": end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes,
+        "train": end_cost * (end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes),
     }
+
+
+def end_model_cost(config: Config) -> float:
+    """Multiplications of the end model's network for one of step 1's; 1 where step 1 has one that is not ours."""
+    if config.backbone.backbone != WIDE_RESNET:
+        return 1.0
+    return _multiplications(config.end_backbone) / _multiplications(config.backbone)
+
+
+def _multiplications(shape: BackboneConfig) -> float:
+    """Of a Wide ResNet's 3x3 convolutions, up to a factor that all have in common."""
+    n_blocks, side, total = (shape.depth - len(shape.strides) - 1) / len(shape.strides), 1.0, 0.0
+    for stage, stride in enumerate(shape.strides):
+        side /= stride
+        total += n_blocks * (shape.width * 2**stage * side) ** 2
+    return total
 
 
 def minutes_for_step(config: Config, n_images: int, step: str, minutes: float) -> float:

@@ -12,6 +12,9 @@ from dpssl.data.table import Dataset
 from dpssl.label_model import covered, effective_lfs
 from dpssl.run_folder import RunFolder
 
+MOST_PAIRS = 3  # told apart by size, that are named
+AGAINST_SIZE = "Without more labels: train again with --zoom 1.6, and name that run first in dpssl combine."
+
 
 def summarize(
     folder: RunFolder, dataset: Dataset, split: Split, test_probabilities: NDArray[np.floating[Any]] | None
@@ -57,8 +60,8 @@ def _feature_diagnostics(folder: RunFolder) -> dict[str, float]:
     return {name: value for name, value in lines[-1].items() if name not in ("stage", "step")} if lines else {}
 
 
-def as_text(summary: dict[str, Any], folder: RunFolder) -> str:
-    """The summary as a person reads it at the end of a run."""
+def as_text(summary: dict[str, Any], folder: RunFolder, zoom: float) -> str:
+    """The summary as a person reads it at the end of a run, which was trained with `--zoom`."""
     has_votes = "specialists_per_class" in summary
     meaning = "of the unlabelled images" + ("; no vote counts 1/C" if has_votes else "")
     lines = [
@@ -76,7 +79,7 @@ def as_text(summary: dict[str, Any], folder: RunFolder) -> str:
     ]
     lines += _class_table(summary)
     lines += _labeling_function_lines(summary)
-    lines += _size_lines(summary)
+    lines += _size_lines(summary, zoom)
     steps = ", ".join(f"{name} {minutes:.1f}" for name, minutes in summary["minutes_per_step"].items())
     lines += ["", f"{summary['minutes']:.1f} minutes ({steps}) on {summary['device']}"]
     if folder.has("soft_labels.csv"):
@@ -123,14 +126,14 @@ def _labeling_function_lines(summary: dict[str, Any]) -> list[str]:
     return ["", "  Labeling functions: " + "; ".join(parts)]
 
 
-def _size_lines(summary: dict[str, Any]) -> list[str]:
+def _size_lines(summary: dict[str, Any], zoom: float) -> list[str]:
     """What the end model itself gives away, without truth (dpssl.end_model.sizes)."""
-    names = summary["class_names"]
-    return [
-        f"\n  Do not rely on {names[pair['near']]} against {names[pair['far']]} yet: they seem to be told apart by how much "
-        "of the picture they fill.\n  A larger --zoom trains against it; the report says more."
-        for pair in summary.get("told_apart_by_size") or []
-    ]
+    pairs, names = summary.get("told_apart_by_size") or [], summary["class_names"]
+    if not pairs:
+        return []
+    named = ", ".join(f"{names[pair['near']]} against {names[pair['far']]}" for pair in pairs[:MOST_PAIRS])
+    lines = ["", f"  Do not rely on {named} yet: told apart by how much of the picture they fill, it seems."]
+    return [*lines, f"  {AGAINST_SIZE}"] if zoom == 1 else lines
 
 
 def _percent(value: float | None) -> str:

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from dpssl import DPSSLClassifier
 from dpssl.config import Config, with_values
 from dpssl.end_model.storage import load_end_model
+from dpssl.review.corrections import CorrectionLog
 from dpssl.run_folder import RunFolder
 
 # After so few steps some LFs are silent still, and the label model says so.
@@ -58,6 +59,34 @@ def test_step_3_can_be_done_again_with_another(warm_cli: Any, tiny: list[str], t
     done = warm_cli(*redo, "--end-width", 2, "--end-start", "scratch")
     assert done.returncode == 0, done.stderr
     assert load_end_model(RunFolder(tmp_path / "run"), torch.device("cpu")).network.backbone.n_features == 2 * before
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_network_of_its_own_begins_with_drawn_weights(
+    warm_cli: Any, tiny: list[str], tmp_path: Path, own: bool
+) -> None:
+    """Also where it has the shape of step 1's: what differs is that it is asked for."""
+    still = "--end-learning-rate", 0, "--weight-decay", 0, "--warm-steps", 2, "--end-start", "scratch"
+    done = warm_cli("run", *tiny, *still, *(("--end-width", 1) if own else ()), "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    warm, _ = RunFolder(tmp_path / "run").read_safetensors("backbone.safetensors")
+    end, _ = RunFolder(tmp_path / "run").read_safetensors("end_model.safetensors")
+    assert torch.equal(warm["stem.weight"], end["backbone.stem.weight"]) != own
+
+
+def test_a_refined_run_may_have_another(warm_cli: Any, run: Path, tmp_path: Path) -> None:
+    """It goes on from the end model before, and from drawn weights where the shape is another."""
+    file = RunFolder(run).read_soft_labels()
+    log = CorrectionLog(RunFolder(run), list(map(str, file.ids)), file.class_names, file.soft_labels.argmax(1), "Ada")
+    log.decide([(50, 3)])
+    log.close()
+    out = tmp_path / "refined"
+    done = warm_cli("refine", run, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert load_end_model(RunFolder(out), torch.device("cpu")).network.backbone.n_features == 96
+    done = warm_cli("train", out, "--redo", "--end-width", 1, "--end-steps", 2)
+    assert done.returncode == 0, done.stderr
+    assert load_end_model(RunFolder(out), torch.device("cpu")).network.backbone.n_features == 32
 
 
 def test_a_shape_that_is_none_is_refused_before_training(warm_cli: Any, tiny: list[str], tmp_path: Path) -> None:

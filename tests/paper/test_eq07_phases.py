@@ -209,11 +209,29 @@ def test_only_the_backbone_is_scaled_and_only_in_the_second_phase(digits: tuple[
 
     train_lfs(*digits, N_CLASSES, tiny_config(backbone_gradient="mean"), ScaleWitness(progress=False))
     assert scales == {"mcl": {1.0}, "lfs": {1 / N_LFS}}
-    scales["mcl"].clear()
+    for of_stage in scales.values():
+        of_stage.clear()
     train_lfs(
         *digits, N_CLASSES, tiny_config(backbone_gradient="mean", mcl_gradient=0.25), ScaleWitness(progress=False)
     )
     assert scales == {"mcl": {0.25}, "lfs": {1 / N_LFS}}
+
+
+@pytest.mark.parametrize(("mcl_gradient", "moves"), [(0.0, False), (0.5, True)])
+def test_the_first_phase_moves_the_backbone_by_its_share_of_the_gradient(
+    digits: tuple[ImageBank, Tensor], mcl_gradient: float, moves: bool
+) -> None:
+    seen: list[Tensor] = []
+
+    class StemWitness(Watch):
+        def after_window(self, stage: str, step: int, metrics: Any, state: Any, notes: Any) -> None:
+            if stage == "mcl":
+                seen.append(state.modules["network"].backbone.stem.weight.detach().clone())
+
+    config = tiny_config(mcl_gradient=mcl_gradient, weight_decay=0.0, mcl_min_steps=4, mcl_max_steps=4, mcl_window=1)
+    train_lfs(*digits, N_CLASSES, config, StemWitness(progress=False))
+    assert len(seen) == 4
+    assert torch.equal(seen[0], seen[-1]) != moves
 
 
 def test_heads_first_leaves_the_backbone_as_it_was(digits: tuple[ImageBank, Tensor]) -> None:

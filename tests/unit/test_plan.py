@@ -12,6 +12,7 @@ from dpssl.plan import (
     CPU_RUNGS,
     GPU_RUNGS,
     Plan,
+    end_model_cost,
     images_of,
     make_plan,
     minutes_for_step,
@@ -147,3 +148,16 @@ def test_a_warm_start_gets_as_many_steps_as_the_labeling_functions_at_most() -> 
     given = with_values(asked, {"backbone_weights": "weights.safetensors"})
     plan = make_plan(given, ("backbone_weights",), N_IMAGES, 32, 300, CPU_RUNGS, pace)
     assert plan.config.labeling.steps == plan_for(5).config.labeling.steps, "nothing is to be warmed"
+
+
+def test_an_end_model_with_a_network_of_its_own_has_its_own_cost() -> None:
+    config = with_values(Config(), {"depth": 10, "width": 1, "strides": (1, 2, 2)})
+    assert end_model_cost(config) == 1
+    wide = with_values(config, {"end_width": 2})
+    assert end_model_cost(wide) == 4
+    assert end_model_cost(with_values(config, {"end_depth": 28})) == 4
+    # stages of 1, 2 and 4 channels at sides of 1/2, 1/2 and 1/2, against 1, 1/2 and 1/4: (1/4 + 1 + 4) / 3
+    assert end_model_cost(with_values(config, {"end_strides": (2, 1, 1)})) == pytest.approx(1.75)
+    assert images_of(wide, 100)["train"] == 4 * images_of(config, 100)["train"]
+    assert images_of(wide, 100)["lfs"] == images_of(config, 100)["lfs"]
+    assert end_model_cost(with_values(wide, {"backbone": "timm:resnet18"})) == 1

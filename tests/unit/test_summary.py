@@ -17,11 +17,14 @@ SUMMARY: dict[str, Any] = {
 
 @pytest.mark.parametrize("nothing", [{}, {"told_apart_by_size": None}, {"told_apart_by_size": []}])
 def test_no_word_about_sizes_without_a_pair(tmp_path: Path, nothing: dict[str, Any]) -> None:
-    assert "rely" not in as_text(SUMMARY | nothing, RunFolder(tmp_path))
+    assert "rely" not in as_text(SUMMARY | nothing, RunFolder(tmp_path), zoom=1)
 
 
 def test_classes_that_size_tells_apart_are_named(tmp_path: Path) -> None:
     pair = {"near": 0, "far": 1, "enlarged": 0.3, "smaller": 0.4}
-    text = as_text(SUMMARY | {"told_apart_by_size": [pair]}, RunFolder(tmp_path))
+    text = as_text(SUMMARY | {"told_apart_by_size": [pair]}, RunFolder(tmp_path), zoom=1)
     assert "Do not rely on cat against dog yet" in text
-    assert "--zoom" in text
+    assert "--zoom 1.6" in text
+    zoomed = as_text(SUMMARY | {"told_apart_by_size": [pair]}, RunFolder(tmp_path), zoom=1.6)
+    assert "Do not rely on cat against dog yet" in zoomed
+    assert "--zoom" not in zoomed, "it has been tried"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dpssl.commands.report import report_or_note
-from dpssl.config import DP_SSL, WIDE_RESNET, flag, options, settings_that_matter, with_values
+from dpssl.config import DP_SSL, WIDE_RESNET, BackboneConfig, flag, options, settings_that_matter, with_values
 from dpssl.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def finish(run: "Run", work: "Callable[[Run], object]") -> int:
             return EXIT_SIGNAL + received[-1] if received else 0
         summary = evaluate(run)
         if run.writes:
-            print(as_text(summary, run.folder))
+            print(as_text(summary, run.folder, run.config.augment.zoom))
             if run.config.run.report:
                 report_or_note(run)
     return 0
@@ -108,6 +108,10 @@ def _signals_stop(run: "Run") -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+def network_name(shape: BackboneConfig) -> str:
+    return f"Wide ResNet-{shape.depth}-{shape.width}" if shape.backbone == WIDE_RESNET else shape.backbone
+
+
 def say_start(run: "Run") -> None:
     from dpssl.data.split import labels_a_class
 
@@ -115,7 +119,7 @@ def say_start(run: "Run") -> None:
         return
     dataset, split, shape = run.dataset, run.split, run.config.backbone
     height, width, n_channels = dataset.images.shape[1:]
-    backbone = f"Wide ResNet-{shape.depth}-{shape.width}" if shape.backbone == WIDE_RESNET else shape.backbone
+    backbone = network_name(shape)
     kind = "grey" if n_channels == 1 else "colour"
     method, steps = run.config.baseline.method, run.config.labeling.steps
     work = f"{method} for {steps:,} steps"
@@ -124,6 +128,8 @@ def say_start(run: "Run") -> None:
             f"{run.config.labeling.n_lfs} labeling functions, {steps:,} steps, "
             f"then {run.config.end_model.end_steps:,} of the end model"
         )
+        if run.config.end_model.has_own_network:
+            work += f" (a {network_name(run.config.end_backbone)})"
     if dataset.origin.statement:
         print(dataset.origin.statement, file=sys.stderr)
     if dataset.origin.damaged:

@@ -86,7 +86,7 @@ class LabelingConfig(Section):
     )
     mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase", least=0)
     mcl_gradient: float = option(
-        1.0, "share of the first phase's gradient that enters the backbone; 0 = it rests", least=0, most=1
+        1.0, "share of the first phase's gradient that enters the backbone; none with --heads-first", least=0, most=1
     )
     labeled_weight: float = option(1.0, "weight of Eq. 5 in the second phase", least=0)
     unlabeled_weight: float = option(1.0, "weight of Eq. 6 in the second phase", least=0)

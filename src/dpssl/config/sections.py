@@ -180,7 +180,7 @@ class EndModelConfig(Section):
     end_uncovered: str = option("skip", "images without a vote: left out, or at the prior", choices=("skip", "prior"))
     end_learning_rate: float = option(0.03, "as learning_rate, for step 3", least=0)
     end_depth: int = option(0, "as depth, for an end model with a Wide ResNet of its own; 0 = as step 1's", least=0)
-    end_width: int = option(0, "as width, likewise", least=0)
+    end_width: int = option(0, "as width, likewise; 0 = as step 1's", least=0)
     end_strides: tuple[int, ...] = option((), "as strides, likewise; none = as step 1's", least=1)
 
     @property

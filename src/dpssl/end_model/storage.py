@@ -63,6 +63,12 @@ def load_end_model(folder: RunFolder, device: torch.device) -> EndModel:
     )
 
 
+def is_of_shape(metadata: dict[str, Any], shape: BackboneConfig) -> bool:
+    """Whether a file with this `metadata` holds weights of the network `shape`."""
+    held = _shape_of(metadata)
+    return all(getattr(held, name) == getattr(shape, name) for name in ("backbone", "depth", "width", "strides"))
+
+
 def _shape_of(metadata: dict[str, Any]) -> BackboneConfig:
     names = {field.name for field in dataclasses.fields(BackboneConfig)} - set(NOT_IN_THE_FILE)
     settings = {name: metadata[name] for name in names & metadata.keys()}

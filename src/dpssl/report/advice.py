@@ -10,6 +10,7 @@ from dpssl.report.contents import Labels, RunContents
 from dpssl.report.gallery import Picture, picture, pictures
 from dpssl.report.lf_statistics import LFStatistics
 from dpssl.report.names import joined, percent, probability, short, shown
+from dpssl.summary import AGAINST_SIZE
 
 NOT_LEARNT = 0.5  # mean confidence
 BELIEVED = 0.8  # in a class other than the given one
@@ -87,9 +88,7 @@ def _suspected_errors(contents: RunContents) -> Iterator[Advice]:
 
 def _told_apart_by_size(contents: RunContents) -> Iterator[Advice]:
     """Pairs of classes that change places as images are shown larger and smaller (dpssl.end_model.sizes)."""
-    again = ""
-    if contents.config.augment.zoom == 1:
-        again = " Or train again with --zoom 1.6, which shows every image nearer and farther, and join both by dpssl combine."
+    again = f" {AGAINST_SIZE}" if contents.config.augment.zoom == 1 else ""
     for pair in (contents.summary.get("told_apart_by_size") or [])[:MOST_CLUSTERS]:
         near, far = (short(contents.class_names[pair[place]], 30) for place in ("near", "far"))
         yield Advice(

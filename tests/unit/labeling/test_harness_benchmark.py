@@ -88,3 +88,21 @@ def test_drawn_specialties_are_even(benchmark_script: Callable[[str], ModuleType
     drawn = benchmark_script("frozen_start").drawn_specialties(50, 10, torch.Generator().manual_seed(0))
     assert drawn.sum(0).tolist() == [10] * 10
     assert drawn.sum(1).tolist() == [2] * 50
+
+
+def test_what_the_first_phase_leaves_of_a_start(
+    benchmark_script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, out = benchmark_script("first_phase"), tmp_path / "out.json"
+    brief = {"steps": 1, "mcl_min_steps": 4, "mcl_max_steps": 4, "mcl_window": 2, "learning_rate": 1.0}
+    monkeypatch.setattr(script, "COMMON", brief)
+    monkeypatch.setattr(script, "N_ASKED", 200)
+    monkeypatch.setattr(
+        script, "ARMS", {"all": {}, "none": {"mcl_gradient": 0.0, "weight_decay": 0.0, "bn_momentum": 0.0}}
+    )
+    script.main(["--data", "digits", "--preset", "digits", "--seeds", "3", "--out", str(out)])
+    all_of_it, none_of_it = (run["curve"] for run in json.loads(out.read_text())["runs"])
+    assert [line["step"] for line in all_of_it] == [0, 2, 4]
+    assert len({line["neighbors"] for line in none_of_it}) == 1, "a backbone at rest knows what it knew"
+    assert all_of_it[0] == none_of_it[0]
+    assert len({line["neighbors"] for line in all_of_it}) > 1
