@@ -87,6 +87,16 @@ PLANS: dict[str, list[Job]] = {
         ("specialists, average pooling", DP_SSL, {**AVERAGED, **RESNET_18}),
         ("specialists, adaptive threshold", DP_SSL, {**FIXED, "adaptive_threshold": True, **RESNET_18}),
         ("FreeMatch", "freematch", {**LONGER, **RESNET_18}),
+        (
+            "specialists, adaptive threshold, gradient divided by K",
+            DP_SSL,
+            {**FIXED, "adaptive_threshold": True, "backbone_gradient": "mean", **RESNET_18},
+        ),
+        (
+            "specialists, average pooling, gradient divided by K",
+            DP_SSL,
+            {**AVERAGED, "backbone_gradient": "mean", **RESNET_18},
+        ),
     ],
 }
 N_WATCHED = 5000
