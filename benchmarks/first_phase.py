@@ -3,11 +3,13 @@
     python benchmarks/first_phase.py --data cifar10 --backbone-weights warm.safetensors --seeds 12
 
 Multiple-choice learning trains the backbone on a few labelled images for 200 steps. How much the features still know is
-asked of the weights themselves: their moving average has hardly moved by then. Of some training images, how many have
-most of their nearest others in their own class? The truth is counted with and used for nothing else.
+asked of the weights themselves, their moving average has hardly moved by then, with batch statistics measured anew. Of
+some training images, how many have most of their nearest others in their own class? The truth is counted with and used
+for nothing else.
 """
 
 import argparse
+import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 import torch
 from results_file import REPOSITORY, commit, write_results
-from torch import Tensor
+from torch import Tensor, nn
 from warm_start import N_NEIGHBORS, features, neighbor_accuracy
 
 from dpssl.config import Config, load_preset, with_values
@@ -33,8 +35,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "average pooling": {"feature_transform": False},
     "average pooling, a tenth of the gradient": {"feature_transform": False, "mcl_gradient": 0.1},
 }
-COMMON = {"steps": 1, "mcl_min_steps": 200, "mcl_max_steps": 200, "mcl_window": 50}
-N_ASKED = 3000
+COMMON = {"steps": 1, "mcl_min_steps": 200, "mcl_max_steps": 200, "mcl_window": 100}
+N_ASKED, CHUNK = 3000, 250
 
 
 class Observer(Watch):
@@ -45,13 +47,25 @@ class Observer(Watch):
         self.bank, self.truth, self.curve = bank, truth, list[dict[str, float]]()
 
     def ask(self, network: LFNetwork, step: int) -> None:
-        found = features(network.backbone.eval(), self.bank)
-        network.train()
+        found = features(with_fresh_statistics(network.backbone, self.bank), self.bank)
         self.curve.append({"step": step, "neighbors": round(neighbor_accuracy(found, self.truth), 4)})
 
     def after_window(self, stage: str, step: int, metrics: Any, state: Any, notes: Any) -> None:
         if stage == STAGE_MCL:
             self.ask(state.modules["network"], step)
+
+
+@torch.no_grad()
+def with_fresh_statistics(backbone: nn.Module, bank: ImageBank) -> nn.Module:
+    """A copy whose running statistics are those of the images of `bank`: those of training lag behind."""
+    copied = copy.deepcopy(backbone).train()
+    for norm in copied.modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain mean over the batches
+    for images in bank.chunks(CHUNK):
+        copied(bank.network_input(images))
+    return copied.eval()
 
 
 def asked(config: Config, dataset: Dataset, split: Split) -> list[dict[str, float]]:

@@ -3,7 +3,7 @@
     python benchmarks/plot_wide.py         # -> docs/images/larger-network.png
 
 Left, label seed 12: labels right over the steps, of the first 20,000 training images, or of 5,000 of them; the learning
-rate of each falls over its own steps. The fourth run of harness_wide_40.json, average pooling, at 35 %, is not drawn.
+rate of each falls over its own steps. Average pooling of harness_wide_40.json, at 35 %, is not drawn.
 Right, label seed 13: the classes of a run on the larger network with and without `--zoom`.
 """
 

@@ -139,4 +139,5 @@ def _silent_about(parents: Sequence[Run], share: float, config: Config) -> NDArr
 
 
 def _same_warm_start(config: Config, other: Config) -> bool:
-    return config.n_warm_steps == other.n_warm_steps > 0 and config.warm_start == other.warm_start
+    alike = config.warm_start == other.warm_start and config.backbone == other.backbone
+    return alike and config.n_warm_steps == other.n_warm_steps > 0

@@ -1,5 +1,5 @@
 """The values that stand for "no class" at borders of the package (Snorkel's and scikit-learn's convention), how threads
-wait, and how much of what several runs agree on is trusted.
+wait, how much of what several runs agree on is trusted, and what helps against a rule by size.
 """
 
 ABSTAIN = -1  # a labeling function that says nothing
@@ -13,3 +13,6 @@ THREADS_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
 TRUSTED_SHARE = 0.7  # of the unlabelled images, in `dpssl combine`; 99.2 % of them are right in docs/combine.md
 UNEXPLAINED_SHARE = 0.0  # of the images, there too: a run has no say about those that their class explains least
+
+# Where classes are told apart by how much of the picture they fill (dpssl.end_model.sizes).
+AGAINST_SIZE = "Without more labels: train again with --zoom 1.6."

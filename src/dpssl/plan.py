@@ -100,6 +100,8 @@ def make_plan(
 
     `seconds_per_image(config, side)` measures one image of a training step.
     """
+    if asked.end_model.has_own_network:  # which cannot begin with the weights of step 1
+        given = {*given, "end_start"}
     best: Plan | None = None
     for rung in rungs:
         if best is not None and best.affordable_steps < CLIMB * rung.needs_steps:
@@ -136,10 +138,10 @@ def end_model_cost(config: Config) -> float:
 
 def _multiplications(shape: BackboneConfig) -> float:
     """Of a Wide ResNet's 3x3 convolutions, up to a factor that all have in common."""
-    n_blocks, side, total = (shape.depth - len(shape.strides) - 1) / len(shape.strides), 1.0, 0.0
+    n_convolutions, side, total = (shape.depth - len(shape.strides) - 1) / len(shape.strides), 1.0, 0.0
     for stage, stride in enumerate(shape.strides):
         side /= stride
-        total += n_blocks * (shape.width * 2**stage * side) ** 2
+        total += n_convolutions * (shape.width * 2**stage * side) ** 2
     return total
 
 

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl import metrics
+from dpssl.constants import AGAINST_SIZE
 from dpssl.data.split import Split
 from dpssl.data.table import Dataset
 from dpssl.label_model import covered, effective_lfs
 from dpssl.run_folder import RunFolder
 
 MOST_PAIRS = 3  # told apart by size, that are named
-AGAINST_SIZE = "Without more labels: train again with --zoom 1.6, and name that run first in dpssl combine."
 
 
 def summarize(

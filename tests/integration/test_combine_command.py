@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpssl.combine import _same_warm_start
+from dpssl.config import Config, with_values
 from dpssl.end_model.kinds import kinds_of
 from dpssl.run_folder import RunFolder
 
@@ -319,3 +321,11 @@ def test_runs_that_do_not_belong_together_are_named(
     unfinished = tmp_path / "unfinished"
     assert warm_cli("lfs", *tiny, "--repeat", 3, "--out", unfinished).returncode == 0
     assert "soft_labels.npz" in refused(tiny_run, unfinished)
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"), [({}, True), ({"steps": 70}, True), ({"width": 4}, False), ({"warm_steps": 5}, False)]
+)
+def test_a_warm_start_is_taken_over_where_it_would_be_the_same(changed: dict[str, int], same: bool) -> None:
+    config = with_values(Config(), {"warm_steps": 10, "steps": 50})
+    assert _same_warm_start(with_values(config, changed), config) == same

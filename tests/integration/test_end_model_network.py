@@ -83,7 +83,10 @@ def test_a_refined_run_may_have_another(warm_cli: Any, run: Path, tmp_path: Path
     out = tmp_path / "refined"
     done = warm_cli("refine", run, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert load_end_model(RunFolder(out), torch.device("cpu")).network.backbone.n_features == 96
+    done = warm_cli("train", out, "--redo", "--end-learning-rate", 0, "--weight-decay", 0)
+    assert done.returncode == 0, done.stderr
+    before, after = (RunFolder(place).read_safetensors("end_model.safetensors")[0] for place in (run, out))
+    assert torch.equal(before["backbone.stem.weight"], after["backbone.stem.weight"])
     done = warm_cli("train", out, "--redo", "--end-width", 1, "--end-steps", 2)
     assert done.returncode == 0, done.stderr
     assert load_end_model(RunFolder(out), torch.device("cpu")).network.backbone.n_features == 32

@@ -161,3 +161,8 @@ def test_an_end_model_with_a_network_of_its_own_has_its_own_cost() -> None:
     assert images_of(wide, 100)["train"] == 4 * images_of(config, 100)["train"]
     assert images_of(wide, 100)["lfs"] == images_of(config, 100)["lfs"]
     assert end_model_cost(with_values(wide, {"backbone": "timm:resnet18"})) == 1
+
+
+def test_a_plan_leaves_the_start_of_an_end_model_with_a_network_of_its_own() -> None:
+    assert plan_for(30).config.end_model.end_start == "lfs"
+    assert plan_for(30, {"end_width": 2}).config.end_model.end_start == "scratch"

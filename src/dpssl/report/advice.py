@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dpssl.constants import AGAINST_SIZE
 from dpssl.report.contents import Labels, RunContents
 from dpssl.report.gallery import Picture, picture, pictures
 from dpssl.report.lf_statistics import LFStatistics
 from dpssl.report.names import joined, percent, probability, short, shown
-from dpssl.summary import AGAINST_SIZE
 
 NOT_LEARNT = 0.5  # mean confidence
 BELIEVED = 0.8  # in a class other than the given one
