@@ -88,8 +88,6 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.soft_labels_ = self.label_model_.predict_proba(found.votes, confidence)
         self.covered_ = covered(found.votes)
         start = network.backbone.state_dict() if self.config_.end_model.end_start == "lfs" else warm
-        if self.config_.end_model.has_own_network:
-            start = None
         self.end_model_ = train_end_model(
             bank,
             labels,

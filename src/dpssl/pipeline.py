@@ -158,7 +158,7 @@ def train_classifier(run: Run) -> None:
     if run.has(END_MODEL):
         return _clear_checkpoints(run, "train")
     bank, file = _bank(run), run.folder.read_soft_labels(run.dataset.ids)
-    backbone = _end_model_start(run, bank)
+    backbone = _lf_backbone(run) if run.config.end_model.end_start == "lfs" else _warm_backbone(run, bank)
     _forget_what_follows(run, "train")
     with run.step("train") as watch:
         network = train_end_model(
@@ -278,13 +278,6 @@ def _warm_backbone(run: Run, bank: ImageBank) -> dict[str, torch.Tensor] | None:
                 run.folder.write_safetensors(BACKBONE, weights, {"network": run.config.backbone.backbone})
         _clear_checkpoints(run, "warm")
     return run.folder.read_safetensors(BACKBONE)[0]
-
-
-def _end_model_start(run: Run, bank: ImageBank) -> dict[str, torch.Tensor] | None:
-    """What step 3 starts from: the backbone of step 1 or of the warm start; drawn weights in a network of its own."""
-    if run.config.end_model.has_own_network:
-        return None
-    return _lf_backbone(run) if run.config.end_model.end_start == "lfs" else _warm_backbone(run, bank)
 
 
 def _lf_backbone(run: Run) -> dict[str, torch.Tensor]:

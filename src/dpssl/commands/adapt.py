@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dpssl.commands.session import network_name
 from dpssl.config import (
     DP_SSL,
     SMALL_PRESET,
@@ -109,10 +110,10 @@ def _planned(
 def state_plan(plan: "Plan", where: str, side: int) -> str:
     """The plan in two lines."""
     config = plan.config
-    shape, lfs = config.backbone, config.labeling
+    lfs = config.labeling
     warm = f"{config.n_warm_steps:,} steps of a warm start, " if config.n_warm_steps else ""
     return (
-        f"plan for {config.run.max_minutes:g} minutes on {where}: Wide ResNet-{shape.depth}-{shape.width} at "
+        f"plan for {config.run.max_minutes:g} minutes on {where}: {network_name(config.backbone)} at "
         f"{config.data.image_size or side} pixels, {lfs.n_lfs} labeling functions,\n"
         f"  {warm}{lfs.steps:,} steps of {lfs.batch_size} + {lfs.batch_size * lfs.unlabeled_ratio} images, then "
         f"{config.end_model.end_steps:,} of the end model; training takes about {plan.seconds / 60:.1f} minutes"

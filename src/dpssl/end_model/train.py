@@ -47,8 +47,9 @@ def train_end_model(
 ) -> Classifier:
     """Train on `given_labels` (n,), -1 for the unlabelled, and `soft_labels` (n, C) where `covered` (n,).
 
-    `backbone_start` are weights to start the backbone from (`--end-start lfs`); `backbone` replaces the configured one;
-    `start` are weights of the whole network to go on from.
+    `backbone_start` are weights to start the backbone from, of step 1 (`--end-start lfs`) or of a warm start, which a
+    network of its own leaves aside; `backbone` replaces the configured one; `start` are weights of the whole network to
+    go on from.
     """
     settings, device = config.end_model, bank.device
     n_classes = soft_labels.shape[1]
@@ -58,7 +59,7 @@ def train_end_model(
         if backbone is None:  # one that was passed in may be pretrained
             start_backbone(network.backbone, config.end_backbone, bank.images.shape[1], generator)
         initialize_head(network.head, generator)
-        if backbone_start is not None:
+        if backbone_start is not None and not settings.has_own_network:
             network.backbone.load_state_dict(backbone_start)
         if start is not None:
             network.load_state_dict(start)
