@@ -155,9 +155,10 @@ def test_two_processes_train_the_network_of_one(
 SUREST = ["--pseudo-labels", "consensus", "--curriculum-threshold", "false", "--surest-first", 1, "--heads-first", 1]
 
 
-@pytest.mark.parametrize(
-    "more", [[], ["--joint-forward", "false"], ["--warm-steps", 3, "--warm-batch-size", 16], SUREST]
-)
+WARM = ["--warm-steps", 3, "--warm-batch-size", 16]
+
+
+@pytest.mark.parametrize("more", [[], ["--joint-forward", "false"], WARM, [*WARM, "--warm-method", "byol"], SUREST])
 def test_in_float64_two_processes_and_one_agree_to_the_last_digits(
     together: Together, flags: list[str], tmp_path: Path, more: list[object]
 ) -> None:

@@ -15,7 +15,9 @@ from dpssl.labeling.train import start_network
 from dpssl.nets.backbones import build_backbone, scale_free_norm
 from dpssl.nets.pooling import average_pool
 from dpssl.training.watch import StopRequested, Watch
-from dpssl.warm_start import _start, contrast_loss, train_warm_start
+from dpssl.warm_start import train_warm_start
+from dpssl.warm_start.contrast import contrast_loss
+from dpssl.warm_start.train import _start
 
 
 def test_two_images_by_hand() -> None:
@@ -65,16 +67,21 @@ def neighbors_agree(weights: dict[str, Tensor], bank: ImageBank, config: Config)
     return float((truth[similarity.argmax(1)] == truth).float().mean())
 
 
-def test_neighbours_come_to_be_of_one_class(bank: ImageBank) -> None:
+METHODS = pytest.mark.parametrize("method", ["simclr", "byol"])
+
+
+@METHODS
+def test_neighbours_come_to_be_of_one_class(bank: ImageBank, method: str) -> None:
     """The published fact that it rests on: features learnt without labels tell classes apart."""
-    config = settings()
+    config = settings(warm_method=method)
     drawn = start_network(config, 10, bank).backbone.state_dict()
     learnt = train_warm_start(bank, torch.arange(len(bank)), config, Watch(progress=False))
     assert neighbors_agree(learnt, bank, config) > neighbors_agree(drawn, bank, config) + 0.02
 
 
-def test_stopped_and_resumed_is_unbroken(bank: ImageBank, tmp_path: Path) -> None:
-    config, pool = settings(warm_steps=10), torch.arange(len(bank))
+@METHODS
+def test_stopped_and_resumed_is_unbroken(bank: ImageBank, tmp_path: Path, method: str) -> None:
+    config, pool = settings(warm_steps=10, warm_method=method), torch.arange(len(bank))
     whole = train_warm_start(bank, pool, config, Watch(progress=False))
     stopped = Watch(tmp_path, {"seed": 1}, progress=False)
     stopped.stop_requested = True
@@ -105,7 +112,7 @@ def test_the_labeling_functions_start_from_it(bank: ImageBank) -> None:
 def test_a_rescaled_start_has_the_norm_of_the_drawn_weights(bank: ImageBank) -> None:
     norms = []
     for rescale in (True, False):
-        config = settings(warm_steps=5, rescale_start=rescale, weight_decay=0.5)
+        config = settings(warm_steps=5, rescale_start=rescale, warm_weight_decay=0.5)
         drawn = scale_free_norm(_start(config, bank).backbone)
         warm = train_warm_start(bank, torch.arange(len(bank)), config, Watch(progress=False))
         norms.append(scale_free_norm(start_network(config, 10, bank, warm).backbone) / drawn)

@@ -22,6 +22,7 @@ from dpssl.config.labeling import LabelingConfig
 from dpssl.config.section import Section, flag, option
 from dpssl.config.sections import (
     ALL_OPS,
+    BYOL,
     DP_SSL,
     FROM_CACHE,
     METHODS,
@@ -41,6 +42,7 @@ from dpssl.config.sections import (
 
 __all__ = [
     "ALL_OPS",
+    "BYOL",
     "DP_SSL",
     "FREE_TO_CHANGE",
     "FROM_CACHE",

@@ -26,6 +26,7 @@ ALL_OPS = (
 
 WIDE_RESNET, TIMM_PREFIX = "wide-resnet", "timm:"  # what --backbone may be
 FROM_CACHE = "cache"  # a value of --backbone-weights
+SIMCLR, BYOL = "simclr", "byol"  # what --warm-method may be
 
 DP_SSL = "dp-ssl"
 METHODS = (
@@ -144,16 +145,19 @@ class OptimConfig(Section):
 
 @dataclass(frozen=True)
 class WarmStartConfig(Section):
-    """Before step 1: a backbone that has learnt from the images alone, by SimCLR. The paper has none."""
+    """Before step 1: a backbone that has learnt from the images alone. The paper has none."""
 
     warm_steps: int = option(
         0,
         "steps that the backbone learns from images alone, --steps at most; none where it begins with given weights",
         least=0,
     )
+    warm_method: str = option(SIMCLR, "how it learns from them: simclr or byol", choices=(SIMCLR, BYOL))
     warm_batch_size: int = option(512, "images a step of the warm start, each seen in two views", least=2)
     warm_learning_rate: float = option(0.4, "as learning_rate, for the warm start", least=0)
-    warm_temperature: float = option(0.5, "of the warm start's loss; SimCLR's for CIFAR-10", least=1e-3)
+    warm_weight_decay: float = option(5e-4, "as weight_decay, for the warm start", least=0)
+    warm_temperature: float = option(0.5, "of SimCLR's loss; its own for CIFAR-10", least=1e-3)
+    warm_target_decay: float = option(0.99, "of the moving average that BYOL learns from", least=0, most=1)
     warm_crop: float = option(0.2, "least share of an image that a view of the warm start shows", least=0.01, most=1)
 
 

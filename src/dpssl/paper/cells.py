@@ -27,7 +27,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     ORACLE: {"label_model": "paper", "use_confidence": False},
 }
 # Settings that came later: runs from before go on where these have their defaults.
-LATER = ("repeat", "least_threshold", "most_threshold", "mcl_gradient", "end_depth", "end_width", "end_strides")
+LATER = (
+    *("repeat", "least_threshold", "most_threshold", "mcl_gradient"),
+    *("end_depth", "end_width", "end_strides", "warm_weight_decay", "warm_method", "warm_target_decay"),
+)
 
 
 @dataclass(frozen=True)

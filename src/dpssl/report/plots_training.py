@@ -25,8 +25,9 @@ WORDS = {
     "speak_rate": "sure and naming a class",
     "coverage": "images some LF names",
     "match_rate": "views matched with the other of their image",
+    "spread_share": "spread of the answers, 0 if all are the same",
 }
-SHARES_OF = {"warm": "matched views"}  # what the shares of a stage tell, if not of its pseudo-labels
+SHARES_OF = {"warm": "views"}  # what the shares of a stage tell, if not of its pseudo-labels
 LOG_FROM = 5  # ratio of greatest to least loss; a log scale over less has no number on its axis
 NOT_CURVES = ("stage", "step", "minutes")
 SHARES = ("rate", "accuracy", "coverage", "share")  # how the name of a number between 0 and 1 ends
