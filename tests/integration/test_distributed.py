@@ -152,13 +152,13 @@ def test_two_processes_train_the_network_of_one(
             assert same.mean() > 0.999, (name, key)  # a tie may fall the other way
 
 
-SUREST = ["--pseudo-labels", "consensus", "--curriculum-threshold", "false", "--surest-first", 1, "--heads-first", 1]
-
-
 WARM = ["--warm-steps", 3, "--warm-batch-size", 16]
+CONSENSUS = ["--pseudo-labels", "consensus", "--curriculum-threshold", "false"]
+BYOL = [*WARM, "--warm-method", "byol", *CONSENSUS, "--propagation", 3]
+SUREST = [*CONSENSUS, "--surest-first", 1, "--heads-first", 1]
 
 
-@pytest.mark.parametrize("more", [[], ["--joint-forward", "false"], WARM, [*WARM, "--warm-method", "byol"], SUREST])
+@pytest.mark.parametrize("more", [[], ["--joint-forward", "false"], WARM, BYOL, SUREST])
 def test_in_float64_two_processes_and_one_agree_to_the_last_digits(
     together: Together, flags: list[str], tmp_path: Path, more: list[object]
 ) -> None:

@@ -192,7 +192,10 @@ def test_killed_with_a_warm_start(
     assert list((folder / "checkpoint").glob("*")) == []
 
 
-WARMED = ("--warm-steps", 4, "--warm-batch-size", 16, "--end-start", "scratch")
+WARMED = (
+    *("--warm-steps", 4, "--warm-batch-size", 16, "--warm-method", "byol", "--end-start", "scratch"),
+    *("--pseudo-labels", "consensus", "--curriculum-threshold", "false", "--propagation", 6),
+)
 
 
 @pytest.fixture(scope="module")

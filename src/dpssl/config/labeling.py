@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dpssl.config.section import Section, option
+from dpssl.config.section import Section, flag, option
 from dpssl.errors import InputError
 
 
@@ -95,6 +95,12 @@ class LabelingConfig(Section):
         "first steps of the second phase, half at most, that train heads on labels; till then the backbone rests",
         least=0,
     )
+    propagation: int = option(
+        0,
+        "with a consensus: first steps of the second phase over which labels spread among neighbours in the start's "
+        "features give way to it",
+        least=0,
+    )
     unlabeled_warmup: int = option(
         0, "steps over which Eq. 6 rises to its weight; 0 = at once, as in the paper", least=0
     )
@@ -113,8 +119,10 @@ class LabelingConfig(Section):
         if self.curriculum_threshold and self.adaptive_threshold:
             raise InputError("--curriculum-threshold true: not with --adaptive-threshold true; choose one of them")
         self.check_order("least_threshold", "most_threshold")
-        if self.surest_first and self.pseudo_labels != "consensus":
-            raise InputError(f"--surest-first {self.surest_first}: only with --pseudo-labels consensus")
+        for name in ("surest_first", "propagation"):
+            value = getattr(self, name)
+            if value and self.pseudo_labels != "consensus":
+                raise InputError(f"{flag(name)} {value}: only with --pseudo-labels consensus")
         if self.fairness_weight and not (self.adaptive_threshold and self.pseudo_labels == "consensus"):
             raise InputError(
                 f"--fairness-weight {self.fairness_weight}: only with --pseudo-labels consensus and "

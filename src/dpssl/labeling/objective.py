@@ -62,16 +62,28 @@ class SemiSupervised(nn.Module):
         self.curriculum = Curriculum(self.get_buffer("prior"), settings.confidence_threshold)
 
     def loss(
-        self, labeled_logits: Tensor, labels: Tensor, weak_logits: Tensor, strong_logits: Tensor
+        self,
+        labeled_logits: Tensor,
+        labels: Tensor,
+        weak_logits: Tensor,
+        strong_logits: Tensor,
+        propagated: Tensor | None = None,
     ) -> LossAndMetrics:
-        """Masked logits of p̄_k, (B, K, C + 1), for labelled weak, unlabelled weak and unlabelled strong views."""
+        """Masked logits of p̄_k, (B, K, C + 1), for labelled weak, unlabelled weak and unlabelled strong views.
+
+        `propagated` (B, C) are probabilities of the unlabelled images that a consensus begins with.
+        """
         settings = self.settings
         supervised = labeled_loss(
             labeled_logits, labels, self.get_buffer("specialties"), settings.abstain_weight
         ).mean()
-        learn = self._from_consensus if settings.pseudo_labels == "consensus" else self._from_own
-        unsupervised, metrics = learn(torch.softmax(weak_logits.detach(), -1), weak_logits, strong_logits)
-        loss = settings.labeled_weight * supervised + settings.unlabeled_weight * self._warmed_up() * unsupervised
+        targets = torch.softmax(weak_logits.detach(), -1)
+        if settings.pseudo_labels == "consensus":
+            unsupervised, metrics = self._from_consensus(targets, strong_logits, propagated)
+        else:
+            unsupervised, metrics = self._from_own(targets, weak_logits, strong_logits)
+        weight = self._warmed_up(0 if propagated is not None else self.heads_first)
+        loss = settings.labeled_weight * supervised + settings.unlabeled_weight * weight * unsupervised
         self.steps_seen.add_(1)
         return loss, {"labeled_loss": supervised, "unlabeled_loss": unsupervised, **metrics}
 
@@ -99,10 +111,12 @@ class SemiSupervised(nn.Module):
             "coverage": speaks.any(1).float().mean(),
         }
 
-    def _from_consensus(self, targets: Tensor, weak_logits: Tensor, strong_logits: Tensor) -> LossAndMetrics:
+    def _from_consensus(self, targets: Tensor, strong_logits: Tensor, propagated: Tensor | None) -> LossAndMetrics:
         """In place of Eq. 6: every LF learns from what all of them together are sure of."""
         settings, specialties = self.settings, self.get_buffer("specialties")
         joint = consensus(targets, specialties)  # (B, C)
+        if propagated is not None:
+            joint = torch.lerp(joint, propagated, self._propagated_share())
         if settings.alignment:
             joint = self._align(joint)
         confidence, pseudo_labels = joint.max(-1)
@@ -136,12 +150,17 @@ class SemiSupervised(nn.Module):
         """1 once the heads have had their steps, 0 before."""
         return (self.steps_seen >= self.heads_first).to(self.steps_seen)
 
-    def _warmed_up(self) -> Tensor:
-        """Share of Eq. 6 that counts: 0 while the heads come first, then it rises over `unlabeled_warmup` steps.
+    def _propagated_share(self) -> Tensor:
+        """How much propagated labels count in a consensus: all at first, nothing after `propagation` steps."""
+        return (1 - self.steps_seen / max(1, self.settings.propagation)).clamp(0.0, 1.0)
 
-        Phase A has trained no abstain output, so at first every LF is sure of its own classes everywhere.
+    def _warmed_up(self, n_without: int) -> Tensor:
+        """Share of Eq. 6 that counts: 0 for the first steps `n_without`, then it rises over `unlabeled_warmup` steps.
+
+        Phase A has trained no abstain output, so at first every LF is sure of its own classes everywhere: while heads
+        come first they learn from given labels alone, or from propagated ones.
         """
-        step = self.steps_seen + 1 - self.heads_first
+        step = self.steps_seen + 1 - n_without
         return (step / max(1, self.settings.unlabeled_warmup)).clamp(0.0, 1.0)
 
     @torch.no_grad()

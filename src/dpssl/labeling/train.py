@@ -22,6 +22,7 @@ from dpssl.data.feed import Feed, Source
 from dpssl.errors import InputError
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.objective import MultipleChoice, SemiSupervised
+from dpssl.labeling.propagate import propagated_labels
 from dpssl.labeling.specialties import has_converged, read_specialties
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads, scale_gradient
@@ -135,9 +136,12 @@ def train_lfs(
             config,
             watch,
         )
+        begins_propagated = settings.propagation > 0 and start is None
+        # asked of the start, before the first phase changes it
+        propagated = _propagated(setup, backbone_start is not None) if begins_propagated else None
         if start is None and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
             _run_multiple_choice(setup)
-        _run_semi_supervised(setup)
+        _run_semi_supervised(setup, propagated)
         optimizer.use_average()
         return network.eval()
 
@@ -162,6 +166,20 @@ class _Setup:
     def feed(self, stage: str, *sources: Source) -> Feed:
         seed = stream_seed(self.config.run, f"images of stage {stage}")
         return Feed(self.bank, sources, seed, distributed.share())
+
+
+def _propagated(setup: _Setup, has_learnt: bool) -> Tensor:
+    """Labels (n, C) that spread among neighbours in the start's features."""
+    config = setup.config
+    if not has_learnt and not config.backbone.backbone_weights:
+        raise InputError(
+            f"--propagation {config.labeling.propagation}: labels spread in the features of a backbone that has learnt "
+            "something; ask for --warm-steps, give --backbone-weights, or set it to 0"
+        )
+    setup.watch.say("Step 1 of 3, labels spread among neighbours in the features of the start")
+    return propagated_labels(
+        setup.network.backbone, setup.bank, setup.given_labels, setup.network.n_classes, config.optim.precision
+    )
 
 
 def _run_multiple_choice(setup: _Setup) -> None:
@@ -204,8 +222,11 @@ def _run_multiple_choice(setup: _Setup) -> None:
     network.specialties.copy_(read_specialties(shares, settings.specialist_share, settings.min_specialists))
 
 
-def _run_semi_supervised(setup: _Setup) -> None:
-    """Phase B: Eq. 5 and Eq. 6 in one joint forward pass of all three views, as FixMatch does."""
+def _run_semi_supervised(setup: _Setup, propagated: Tensor | None) -> None:
+    """Phase B: Eq. 5 and Eq. 6 in one joint forward pass of all three views, as FixMatch does.
+
+    `propagated` (n, C) are labels that the consensus begins with.
+    """
     network, bank, config = setup.network, setup.bank, setup.config
     settings, generator, device = config.labeling, setup.generator, bank.device
     pool = unlabeled_pool(setup.given_labels, settings.labeled_in_unlabeled)
@@ -229,7 +250,8 @@ def _run_semi_supervised(setup: _Setup) -> None:
             logits = forward(bank.network_input(views), objective.backbone_learns() if settings.heads_first else None)
         masked = network.abstain_logits(logits)
         labeled_logits, strong, weak = torch.split(masked, [n_labeled, n_unlabeled, n_unlabeled])
-        return objective.loss(labeled_logits, setup.given_labels[positions[:n_labeled]], weak, strong)
+        first = None if propagated is None else propagated[positions[n_labeled:]]
+        return objective.loss(labeled_logits, setup.given_labels[positions[:n_labeled]], weak, strong, first)
 
     stage = annealed_stage(
         STAGE_SSL,

@@ -1,0 +1,158 @@
+"""Labels that spread among neighbours: by hand, by a slow loop, and what they do to a consensus."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpssl.config import LabelingConfig, load_preset, with_values
+from dpssl.constants import LEFT_OUT, UNLABELED
+from dpssl.data.batches import ImageBank
+from dpssl.errors import InputError
+from dpssl.labeling import propagate
+from dpssl.labeling.objective import SemiSupervised
+from dpssl.labeling.propagate import neighbor_graph, propagated_labels, spread_labels
+from dpssl.labeling.train import build_network, train_lfs
+from dpssl.training.watch import Watch
+
+
+def two_groups(n_each: int = 30, apart: float = 1.0) -> Tensor:
+    """Unit vectors in two groups at right angles, spread a little."""
+    generator = torch.Generator().manual_seed(0)
+    centers = torch.tensor([[1.0, 0, 0], [0, apart, 0]]).repeat_interleave(n_each, 0)
+    return F.normalize(centers + 0.05 * torch.randn(2 * n_each, 3, generator=generator), dim=1)
+
+
+def test_one_label_a_group_labels_it_all() -> None:
+    labels = np.full(60, -1)
+    labels[3], labels[40] = 1, 0
+    found = spread_labels(neighbor_graph(two_groups()), labels, 2)
+    assert (found.argmax(1) == np.repeat([1, 0], 30)).all()
+    np.testing.assert_allclose(found.sum(1), 1)
+    assert found[3].tolist() == [0, 1], "given labels stay"
+
+
+def test_where_no_label_leads_all_classes_are_as_likely() -> None:
+    """Of two groups that share no neighbours only one has a label."""
+    labels = np.full(60, -1)
+    labels[3] = 2
+    found = spread_labels(neighbor_graph(two_groups()), labels, 4)
+    assert (found[:30].argmax(1) == 2).all()
+    np.testing.assert_allclose(found[30:], 0.25)
+
+
+def test_two_images_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One neighbour each, so S is [[0, 1], [1, 0]]; after one round 1 - a stays and a arrives, squared and divided."""
+    monkeypatch.setattr(propagate, "N_ROUNDS", 1)
+    graph = neighbor_graph(F.normalize(torch.tensor([[1.0, 0.2], [1.0, -0.2]]), dim=1))
+    np.testing.assert_allclose(graph.toarray(), [[0, 1], [1, 0]])
+    found = spread_labels(graph, np.array([0, -1]), 2)
+    np.testing.assert_allclose(found, [[1, 0], [1, 0]])
+    found = spread_labels(graph, np.array([0, 1]), 2)
+    np.testing.assert_allclose(found, [[1, 0], [0, 1]])
+
+
+def test_the_formula_as_a_slow_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(propagate, "N_NEIGHBORS", 3)
+    generator = torch.Generator().manual_seed(1)
+    x = F.normalize(torch.randn(12, 4, generator=generator), dim=1)
+    n, weights = len(x), np.zeros((len(x), len(x)))
+    for i in range(n):
+        cosines = [(float(x[i] @ x[j]), j) for j in range(n) if j != i]
+        for cosine, j in sorted(cosines, reverse=True)[:3]:
+            weights[i, j] += np.exp((cosine - 1) / 0.1)
+            weights[j, i] += np.exp((cosine - 1) / 0.1)
+    degree = weights.sum(1)
+    expected = weights / np.sqrt(np.outer(degree, degree))
+    np.testing.assert_allclose(neighbor_graph(x).toarray(), expected, rtol=1e-4)
+    labels = np.array([0, 1, 2] + [-1] * 9)
+    given = np.eye(3)[labels] * (labels >= 0)[:, None]
+    reached = given
+    for _ in range(60):
+        reached = 0.99 * expected @ reached + 0.01 * given
+    squared = reached[3:] ** 2
+    found = spread_labels(neighbor_graph(x), labels, 3)
+    np.testing.assert_allclose(found[3:], squared / squared.sum(1, keepdims=True), rtol=1e-3, atol=1e-9)
+
+
+class Pixels(nn.Module):
+    """A backbone whose feature map is the image."""
+
+    n_features = 64
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1)[..., None, None]
+
+
+def digits_with_labels(n_images: int = 600) -> tuple[ImageBank, Tensor, Tensor]:
+    digits = load_digits()
+    bank = ImageBank.from_numpy((digits.images[:n_images, ..., None] * 15).astype("uint8"), torch.device("cpu"))
+    truth = torch.from_numpy(digits.target[:n_images])
+    given = torch.full((n_images,), UNLABELED)
+    for label in range(10):
+        chosen = torch.nonzero(truth == label).flatten()[:4]
+        given[chosen] = label
+    return bank, truth, given
+
+
+def test_forty_labels_tell_most_digits() -> None:
+    bank, truth, given = digits_with_labels()
+    found = propagated_labels(Pixels(), bank, given, 10, "float32")
+    right = found.argmax(1) == truth
+    sure = found.max(1).values.topk(300).indices
+    assert right.float().mean() > 0.9
+    assert right[sure].float().mean() > 0.98
+
+
+def test_images_left_out_have_no_part_in_it() -> None:
+    bank, _, given = digits_with_labels(300)
+    given[200:] = LEFT_OUT
+    found = propagated_labels(Pixels(), bank, given, 10, "float32")
+    assert not found[200:].any()
+    bank.images[200:] = 0
+    assert torch.equal(found, propagated_labels(Pixels(), bank, given, 10, "float32"))
+
+
+def objective_with(**values: object) -> SemiSupervised:
+    plain = {"pseudo_labels": "consensus", "n_lfs": 4, "curriculum_threshold": False, "confidence_threshold": 0.55}
+    config = with_values(load_preset("digits"), {**plain, **values})
+    network = build_network(config, 3, 1)
+    network.specialties.fill_(True)
+    return SemiSupervised(network, config.labeling, torch.full((3,), 1 / 3))
+
+
+def test_propagated_labels_give_way_to_the_consensus() -> None:
+    """All LFs say class 0 of one image, the neighbours class 2: learnt is 2 at first, nothing half-way, then 0."""
+    logits = torch.zeros(1, 4, 4)
+    logits[..., 0] = 9.0
+    propagated = torch.tensor([[0.0, 0.0, 1.0]])
+    labeled, labels = torch.zeros(1, 4, 4), torch.tensor([1])
+    objective, learnt = objective_with(propagation=10), []
+    for _ in range(12):
+        strong = torch.zeros(1, 4, 4, requires_grad=True)
+        loss, _ = objective.loss(labeled, labels, logits, strong, propagated)
+        (gradient,) = torch.autograd.grad(loss, strong)
+        learnt.append(int(gradient[0].sum(0).argmin()) if gradient.any() else -1)
+    assert learnt == [2, 2, 2, 2, 2, -1, 0, 0, 0, 0, 0, 0]
+
+
+def test_while_heads_come_first_they_learn_propagated_labels() -> None:
+    labeled, labels, logits = torch.zeros(1, 4, 4), torch.tensor([1]), torch.zeros(1, 4, 4)
+    for propagated, counts in ((torch.tensor([[0.0, 0.0, 1.0]]), True), (None, False)):
+        objective = objective_with(propagation=10, heads_first=5, steps=20)
+        strong = torch.zeros(1, 4, 4, requires_grad=True)
+        loss, _ = objective.loss(labeled, labels, logits, strong, propagated)
+        (gradient,) = torch.autograd.grad(loss, strong)
+        assert bool(gradient.any()) == counts
+        assert objective.backbone_learns() == 0
+
+
+def test_it_asks_for_a_start_and_a_consensus() -> None:
+    with pytest.raises(InputError, match=r"--propagation 5: only with --pseudo-labels consensus"):
+        LabelingConfig(propagation=5)
+    bank, _, given = digits_with_labels(100)
+    config = with_values(load_preset("digits"), {"pseudo_labels": "consensus", "propagation": 5})
+    with pytest.raises(InputError, match=r"--propagation 5: .*--warm-steps"):
+        train_lfs(bank, given, 10, config, Watch(progress=False))
