@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpssl.config import WIDE_RESNET, BackboneConfig, Config, with_values
+from dpssl.config import BYOL, WIDE_RESNET, BackboneConfig, Config, with_values
 
 AIM = 0.9  # share of the time that is planned with; the rest is for the label model, the report and a slow moment
 AFTERWORK = 8  # seconds that those take at least
@@ -121,9 +121,10 @@ def images_of(config: Config, n_images: int) -> dict[str, float]:
     """Work of each step in images of a training step, with the passes over all images that end it, in order."""
     warm, lfs, end = config.warm_start, config.labeling, config.end_model
     passes, end_cost = n_images * PASSES / BACKWARD / 2, end_model_cost(config)
+    slow_copy = warm.warm_method == BYOL  # goes forward only
     first = lfs.batch_size * (lfs.steps * (1 + 2 * lfs.unlabeled_ratio) + lfs.mcl_max_steps)
     return {
-        "warm": 2 * min(warm.warm_batch_size, n_images) * config.n_warm_steps,
+        "warm": 2 * min(warm.warm_batch_size, n_images) * config.n_warm_steps * (1 + slow_copy / BACKWARD),
         "lfs": first + passes,
         "train": end_cost * (end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes),
     }

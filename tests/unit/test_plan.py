@@ -134,6 +134,8 @@ def test_the_first_step_leaves_the_third_its_part() -> None:
     config = with_values(config, {"warm_steps": 100})
     warm, first, third = images_of(config, N_IMAGES).values()
     assert warm == 100 * 2 * config.warm_start.warm_batch_size
+    slower = images_of(with_values(config, {"warm_method": "byol"}), N_IMAGES)["warm"]
+    assert slower == pytest.approx(warm * 4 / 3), "a slow copy goes forward beside forward and backward"
     assert minutes_for_step(config, N_IMAGES, "warm", 4) == pytest.approx(4 * warm / (warm + first + third))
     assert minutes_for_step(config, N_IMAGES, "lfs", 4) == pytest.approx(4 * first / (first + third))
     assert minutes_for_step(config, N_IMAGES, "train", 4) == 4
