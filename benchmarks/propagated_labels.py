@@ -58,19 +58,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "results" / "propagated_labels.json")
     chosen = parser.parse_args(arguments)
-    device, dataset = pick_device(chosen.device), load_dataset(chosen.data)
+    device, base = pick_device(chosen.device), load_preset(chosen.preset)
+    loaded, held_out = load_dataset(chosen.data), base.data.test_fraction
+    splits = {seed: make_split(loaded, chosen.n_labels, seed, held_out) for seed in chosen.seeds}
+    dataset = splits[chosen.seeds[0]][0]
+    if any(list(other.ids) != list(dataset.ids) for other, _ in splits.values()):
+        parser.error(
+            f"--data {chosen.data}: has no test images of its own, so that label seeds train on different ones"
+        )
     bank = ImageBank.from_numpy(dataset.images, device)
     truth, runs, starts = np.asarray(dataset.truth), list[dict[str, Any]](), list[dict[str, Any]]()
     for item in chosen.starts:
         name, _, weights = item.partition("=")
-        config = with_values(load_preset(chosen.preset), {"backbone_weights": weights})
+        config = with_values(base, {"backbone_weights": weights})
         backbone = started_backbone(config, bank.images.shape[1]).to(device)
         features = start_features(backbone, bank, torch.arange(len(bank)), config.optim.precision)
         near = neighbor_accuracy(features, torch.from_numpy(truth).long().to(device))
         starts.append({"start": name, "neighbors": round(near, 4)})
         graph, table = neighbor_graph(features), features.cpu().numpy()
-        for seed in chosen.seeds:
-            _, split = make_split(dataset, chosen.n_labels, seed, config.data.test_fraction)
+        for seed, (_, split) in splits.items():
             given, known = split.given_labels, split.labeled
             regression = LogisticRegression(C=REGULARIZATION, max_iter=1000).fit(table[known], given[known])
             spread = spread_labels(graph, given, dataset.n_classes)

@@ -1,6 +1,7 @@
 """What a backbone has learnt from images alone, watched with the truth -> results/warm_start.json and the weights.
 
     python benchmarks/warm_start.py --data cifar10 --weights warm.safetensors --set warm_steps=20000
+    python benchmarks/warm_start.py --weights byol.safetensors --set 'warm_method="byol"' warm_learning_rate=0.2
     dpssl run --data cifar10 --preset cifar10-wrn-28-2 --backbone-weights warm.safetensors
 
 After each window two questions to the averaged weights' features, whose answers are written down and used for nothing
@@ -48,9 +49,8 @@ class Observer(Watch):
         network.train()
         optimizer.use_weights()
         near_centers = [center_accuracy(found, self.truth, rows) for rows in self.labeled]
-        line = {"step": step, "minutes": round(self.minutes(), 2), "loss": metrics["loss"],
-                "match_rate": metrics["match_rate"], "neighbors": neighbor_accuracy(found, self.truth),
-                "centers": np.mean(near_centers)}  # fmt: skip
+        line = {"step": step, "minutes": round(self.minutes(), 2), **metrics,
+                "neighbors": neighbor_accuracy(found, self.truth), "centers": np.mean(near_centers)}  # fmt: skip
         self.curve.append({name: round(float(value), 4) for name, value in line.items()})
         print(json.dumps(self.curve[-1]), flush=True)
 

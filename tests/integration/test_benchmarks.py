@@ -8,10 +8,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from sklearn.datasets import load_digits
 
-from dpssl.config import Config, with_values
-from dpssl.nets.backbones import build_backbone
+from dpssl.config import Config, load_preset, with_values
+from dpssl.nets.backbones import build_backbone, start_backbone
 
 Script = Callable[[str], ModuleType]
 
@@ -26,9 +27,20 @@ def test_neighbours_and_centres_by_hand(benchmark_script: Script) -> None:
     assert script.center_accuracy(found, truth, np.array([1, 22])) == pytest.approx(41 / 42)
 
 
-def test_a_warm_start_leaves_weights_that_a_backbone_takes(benchmark_script: Script, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["simclr", "byol"])
+def test_a_warm_start_leaves_weights_that_a_backbone_takes(
+    benchmark_script: Script, tmp_path: Path, method: str
+) -> None:
     shape = {"depth": 10, "width": 1, "strides": [1, 2, 1]}
-    small = {**shape, "warm_steps": 2, "window": 1, "warm_batch_size": 8, "compile": "false", "flip": "false"}
+    small = {
+        **shape,
+        "warm_method": f'"{method}"',
+        "warm_steps": 2,
+        "window": 1,
+        "warm_batch_size": 8,
+        "compile": "false",
+        "flip": "false",
+    }
     flags = [f"{name}={json.dumps(value) if not isinstance(value, str) else value}" for name, value in small.items()]
     weights, out = tmp_path / "warm.safetensors", tmp_path / "out.json"
     told = ["--data", "digits", "--device", "cpu", "--weights", str(weights), "--out", str(out), "--set", *flags]
@@ -37,6 +49,39 @@ def test_a_warm_start_leaves_weights_that_a_backbone_takes(benchmark_script: Scr
     assert [line["step"] for line in curve] == [1, 2]
     assert 0 < curve[-1]["neighbors"] <= 1
     build_backbone(with_values(Config(), shape).backbone, 1).load_state_dict(load_file(weights))
+
+
+def test_how_many_of_the_surest_labels_are_right_by_hand(benchmark_script: Script) -> None:
+    """20 images of two classes, surest first: three in four of each are right, the wrong ones last."""
+    confidence = np.linspace(0.99, 0.6, 20)
+    labels, truth = np.arange(20) % 2, np.arange(20) % 2
+    truth[14], truth[15:] = 1, np.where(np.arange(15, 20) % 2, 0, 1)
+    probabilities = np.where(labels[:, None] == np.arange(2), confidence[:, None], 1 - confidence[:, None])
+    found = benchmark_script("propagated_labels").scores(probabilities, truth)
+    assert found["right"] == 14 / 20
+    assert found["right_of_surest"][:14] == [1.0] * 14
+    assert found["right_of_surest"][15] == pytest.approx(14 / 16)
+    assert found["right_of_500_per_class"] == 14 / 20
+
+
+def test_labels_that_spread_beside_heads(benchmark_script: Script, tmp_path: Path) -> None:
+    config, out, weights = load_preset("digits"), tmp_path / "out.json", tmp_path / "start.safetensors"
+    backbone = build_backbone(config.backbone, 1)
+    start_backbone(backbone, config.backbone, 1, torch.Generator().manual_seed(0))
+    save_file(backbone.state_dict(), weights)
+    told = ["--preset", "digits", "--seeds", "1", "2", "--device", "cpu", "--out", str(out)]
+    script, start = benchmark_script("propagated_labels"), ["--starts", f"drawn={weights}"]
+    with pytest.raises(SystemExit):
+        script.main([*told, *start, "--data", "digits"])
+    digits, data = load_digits(), tmp_path / "digits.npz"
+    images = (digits.images[..., None] * 15).astype("uint8")
+    np.savez(data, train_x=images[:900], train_y=digits.target[:900], test_x=images[900:], test_y=digits.target[900:])
+    script.main([*told, *start, "--data", str(data)])
+    rows = json.loads(out.read_text())["runs"]
+    assert [(row["seed"], row["by"]) for row in rows] == [
+        (1, "heads"), (1, "propagation"), (2, "heads"), (2, "propagation")
+    ]  # fmt: skip
+    assert all(row["right"] > 0.3 for row in rows), "a guess has .1"
 
 
 def test_the_order_of_labels_by_hand(benchmark_script: Script) -> None:

@@ -1,0 +1,65 @@
+"""Draw what starts that have seen no label know of the classes: results/warm_start_*.json and propagated_labels.json.
+
+    python benchmarks/plot_start.py         # -> docs/images/first-labels.png
+
+Left: images whose neighbours are mostly of their class, over the minutes of training. Right: how many of the first
+labels are right, the surest first, by heads that know 40 labels and by labels that spread among neighbours; the mean
+over label seeds, and from the worst to the best of them.
+"""
+
+import json
+from typing import Any
+
+import matplotlib
+import numpy as np
+from results_file import REPOSITORY
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+CURVES = {"warm_start_wide": ("SimCLR", "C0"), "warm_start_byol": ("BYOL", "C1")}
+COLORS = {name: color for name, color in CURVES.values()}
+STYLES = {"heads": "--", "propagation": "-"}
+
+
+def read(name: str) -> dict[str, Any]:
+    return dict(json.loads((REPOSITORY / "results" / f"{name}.json").read_text()))
+
+
+def draw_neighbors(axes: Axes) -> None:
+    for run, (name, color) in CURVES.items():
+        curve = read(run)["curve"]
+        shares = [100 * line["neighbors"] for line in curve]
+        axes.plot([line["minutes"] for line in curve], shares, marker=".", color=color, label=name)
+    axes.set(xlabel="minutes of one H200", ylabel="most of 20 neighbours of its class (%)", ylim=(60, 92))
+    axes.set_title("ResNet-18, images alone", fontsize=10)
+    axes.legend(loc="lower right", fontsize=8)
+    axes.grid(alpha=0.3)
+
+
+def draw_first_labels(axes: Axes) -> None:
+    report = read("propagated_labels")
+    places = 100 * np.array(report["shares"])
+    for start, color in COLORS.items():
+        for by, style in STYLES.items():
+            rows = [run for run in report["runs"] if (run["start"], run["by"]) == (start, by)]
+            right = 100 * np.array([run["right_of_surest"] for run in rows])
+            axes.plot(places, right.mean(0), style, color=color, label=f"{start}, {by}")
+            if by == "propagation":
+                axes.fill_between(places, right.min(0), right.max(0), color=color, alpha=0.15, linewidth=0)
+    axes.set(xlabel="of all images, the surest (%)", ylabel="labels right (%)", ylim=(60, 100))
+    axes.set_title(f"first labels from 40, {len(rows)} label seeds", fontsize=10)
+    axes.legend(loc="lower left", fontsize=8)
+    axes.grid(alpha=0.3)
+
+
+def main() -> None:
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    draw_neighbors(panels[0])
+    draw_first_labels(panels[1])
+    figure.savefig(REPOSITORY / "docs" / "images" / "first-labels.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main()
