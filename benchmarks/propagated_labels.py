@@ -24,7 +24,7 @@ from dpssl.config import load_preset, with_values
 from dpssl.data.batches import ImageBank
 from dpssl.data.readers import load_dataset
 from dpssl.data.split import make_split
-from dpssl.labeling.propagate import neighbor_graph, spread_labels, start_features
+from dpssl.labeling.propagate import neighbor_graph, spread_labels, start_directions
 from dpssl.training.precision import pick_device
 
 SHARES = tuple(round(share, 2) for share in np.arange(0.05, 1.01, 0.05))  # of the images, surest first
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name, _, weights = item.partition("=")
         config = with_values(base, {"backbone_weights": weights})
         backbone = started_backbone(config, bank.images.shape[1]).to(device)
-        features = start_features(backbone, bank, torch.arange(len(bank)), config.optim.precision)
+        features = start_directions(backbone, bank, torch.arange(len(bank)))
         near = neighbor_accuracy(features, torch.from_numpy(truth).long().to(device))
         starts.append({"start": name, "neighbors": round(near, 4)})
         graph, table = neighbor_graph(features), features.cpu().numpy()

@@ -22,6 +22,12 @@ def check(config: Config) -> None:
     require_utf8("--backbone-weights", config.backbone.backbone_weights)
     if config.run.track:
         require_tensorboard()
+    propagation_steps = config.labeling.propagation_steps
+    if propagation_steps and not config.n_warm_steps and not config.backbone.backbone_weights:
+        raise InputError(
+            f"--propagation-steps {propagation_steps}: labels spread in the features of a backbone that has learnt "
+            "something; ask for --warm-steps, give --backbone-weights, or set it to 0"
+        )
     if config.labeling.mcl:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
     with torch.device("meta"):  # the shapes alone

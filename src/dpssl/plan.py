@@ -169,12 +169,14 @@ def _longest(config: Config, given: Collection[str], n_images: int, seconds: flo
 
 def _scheduled(config: Config, given: Collection[str], steps: int) -> Config:
     """All that depends on the number of steps."""
+    least_memory = 1 - EMA_STEPS / max(steps, 10 * EMA_STEPS)  # of drawn weights, by moving averages
     values = {
         "steps": steps,
         "warm_steps": min(config.warm_start.warm_steps, steps),
         "end_steps": max(1, min(config.end_model.end_steps, int(END_SHARE * steps))),
         "mcl_max_steps": max(1, min(config.labeling.mcl_max_steps, int(MCL_SHARE * steps))),
-        "ema_decay": min(config.optim.ema_decay, 1 - EMA_STEPS / max(steps, 10 * EMA_STEPS)),
+        "ema_decay": min(config.optim.ema_decay, least_memory),
+        "warm_target_decay": min(config.warm_start.warm_target_decay, least_memory),
     }
     return with_values(config, _free(values, given))
 

@@ -74,6 +74,7 @@ def _settings(parent: Run, refine_steps: int) -> Config:
             "end_learning_rate": lower * config.end_model.end_learning_rate,
             "heads_first": 0,  # they have learnt, and the first labels are no longer the only ones to trust
             "surest_first": 0.0,
+            "propagation_steps": 0,
             "unlabeled_warmup": 0,
         },
     )

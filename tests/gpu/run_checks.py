@@ -36,7 +36,7 @@ from tiny_runs import (
 
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.baselines.trainer import train_baseline
-from dpssl.config import AugmentConfig, Config, with_values
+from dpssl.config import WARM_RATES, AugmentConfig, Config, with_values
 from dpssl.data.augment import apply_strong, apply_weak, draw_strong, draw_weak, draw_zoom
 from dpssl.data.batches import ImageBank
 from dpssl.data.geometry import zoom
@@ -51,6 +51,7 @@ from dpssl.training.optim import FlatSGD
 from dpssl.training.precision import pick_device
 from dpssl.training.step import TrainState, TrainStep
 from dpssl.training.watch import StopRequested, Watch
+from dpssl.warm_start import train_warm_start
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 LARGEST_FILE = 16 * 2**20
@@ -82,6 +83,20 @@ def check_baselines(device: torch.device) -> str:
     if failed:
         raise AssertionError("; ".join(failed))
     return "; ".join(told)
+
+
+def check_warm_starts(device: torch.device) -> str:
+    """A captured step of either warm start equals the same step run eagerly."""
+    images, _ = tiny_images()
+
+    @full_float32()
+    def warm(method: str) -> Weights:
+        config = with_values(Config(), {**TINY, "warm_steps": 6, "warm_method": method, "precision": "float32"})
+        bank = ImageBank.from_numpy(images, device, "device")
+        weights = train_warm_start(bank, torch.arange(len(bank)), config, Watch(progress=False))
+        return {name: tensor.cpu() for name, tensor in weights.items() if tensor.is_floating_point()}
+
+    return "; ".join(f"{method}: {require_captured_as_eager(device, partial(warm, method))}" for method in WARM_RATES)
 
 
 def check_resume(device: torch.device) -> str:
@@ -275,6 +290,7 @@ def _has_logged(run: Path, stage_name: str) -> bool:
 CHECKS: dict[str, Callable[[torch.device], str]] = {
     "captured step equals eager step": check_captured_step,
     "captured steps of the baselines equal eager ones": check_baselines,
+    "captured warm starts equal eager ones": check_warm_starts,
     "resume equals unbroken": check_resume,
     "streaming equals in-memory": check_streaming,
     "augmentation equals the CPU's": check_augmentation,
@@ -288,6 +304,7 @@ CHECKS: dict[str, Callable[[torch.device], str]] = {
 GPU_ALONE = (
     "captured step equals eager step",
     "captured steps of the baselines equal eager ones",
+    "captured warm starts equal eager ones",
 )  # there is no graph on a CPU
 
 

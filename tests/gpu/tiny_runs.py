@@ -12,6 +12,7 @@ from torch import Tensor
 
 import dpssl.baselines.trainer as baseline_trainer
 import dpssl.labeling.train as labeling_train
+import dpssl.warm_start.train as warm_start_train
 from dpssl.config import Config, RunConfig, with_values
 from dpssl.data.batches import ImageBank
 from dpssl.training import stage
@@ -114,7 +115,7 @@ def other_views() -> Iterator[None]:
     def shifted(run: RunConfig, purpose: str) -> int:
         return stream_seed(replace(run, seed=run.seed + 1) if purpose.startswith("draws of") else run, purpose)
 
-    modules = (labeling_train, baseline_trainer)
+    modules = (labeling_train, baseline_trainer, warm_start_train)
     try:
         for module in modules:
             module.stream_seed = shifted

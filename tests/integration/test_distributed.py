@@ -154,7 +154,7 @@ def test_two_processes_train_the_network_of_one(
 
 WARM = ["--warm-steps", 3, "--warm-batch-size", 16]
 CONSENSUS = ["--pseudo-labels", "consensus", "--curriculum-threshold", "false"]
-BYOL = [*WARM, "--warm-method", "byol", *CONSENSUS, "--propagation", 3]
+BYOL = [*WARM, "--warm-method", "byol", *CONSENSUS, "--propagation-steps", 3]
 SUREST = [*CONSENSUS, "--surest-first", 1, "--heads-first", 1]
 
 

@@ -167,6 +167,7 @@ def test_a_first_phase_that_had_converged_is_not_trained_further(
         ("os.rename", "backbone.safetensors"),
         ("shutil.rmtree", "warm-00000002"),
         ("os.rename", "mcl-00000002"),
+        ("os.rename", "lfs-00000004"),  # labels that have spread are worked out again
         ("os.rename", "end-00000002"),
     ],
 )
@@ -194,7 +195,7 @@ def test_killed_with_a_warm_start(
 
 WARMED = (
     *("--warm-steps", 4, "--warm-batch-size", 16, "--warm-method", "byol", "--end-start", "scratch"),
-    *("--pseudo-labels", "consensus", "--curriculum-threshold", "false", "--propagation", 6),
+    *("--pseudo-labels", "consensus", "--curriculum-threshold", "false", "--propagation-steps", 6),
 )
 
 

@@ -147,6 +147,7 @@ def test_a_warm_start_gets_as_many_steps_as_the_labeling_functions_at_most() -> 
     plan = make_plan(asked, (), N_IMAGES, 32, 300, CPU_RUNGS, pace)
     assert plan.config.warm_start.warm_steps == plan.config.labeling.steps
     assert plan.config.labeling.steps < plan_for(5).config.labeling.steps, "both share the minutes"
+    assert plan.config.warm_start.warm_target_decay**plan.config.n_warm_steps < 0.01, "little is left of drawn weights"
     given = with_values(asked, {"backbone_weights": "weights.safetensors"})
     plan = make_plan(given, ("backbone_weights",), N_IMAGES, 32, 300, CPU_RUNGS, pace)
     assert plan.config.labeling.steps == plan_for(5).config.labeling.steps, "nothing is to be warmed"

@@ -112,7 +112,7 @@ def test_the_labeling_functions_start_from_it(bank: ImageBank) -> None:
 def test_a_rescaled_start_has_the_norm_of_the_drawn_weights(bank: ImageBank) -> None:
     norms = []
     for rescale in (True, False):
-        config = settings(warm_steps=5, rescale_start=rescale, warm_weight_decay=0.5)
+        config = settings(warm_steps=5, rescale_start=rescale, weight_decay=0.5)
         drawn = scale_free_norm(_start(config, bank).backbone)
         warm = train_warm_start(bank, torch.arange(len(bank)), config, Watch(progress=False))
         norms.append(scale_free_norm(start_network(config, 10, bank, warm).backbone) / drawn)

@@ -95,10 +95,10 @@ class LabelingConfig(Section):
         "first steps of the second phase, half at most, that train heads on labels; till then the backbone rests",
         least=0,
     )
-    propagation: int = option(
+    propagation_steps: int = option(
         0,
-        "with a consensus: first steps of the second phase over which labels spread among neighbours in the start's "
-        "features give way to it",
+        "with a consensus and a start (--warm-steps, --backbone-weights): first steps of the second phase, half at "
+        "most, in which it takes over from labels that have spread among neighbours in the start's features",
         least=0,
     )
     unlabeled_warmup: int = option(
@@ -119,7 +119,7 @@ class LabelingConfig(Section):
         if self.curriculum_threshold and self.adaptive_threshold:
             raise InputError("--curriculum-threshold true: not with --adaptive-threshold true; choose one of them")
         self.check_order("least_threshold", "most_threshold")
-        for name in ("surest_first", "propagation"):
+        for name in ("surest_first", "propagation_steps"):
             value = getattr(self, name)
             if value and self.pseudo_labels != "consensus":
                 raise InputError(f"{flag(name)} {value}: only with --pseudo-labels consensus")

@@ -27,6 +27,7 @@ ALL_OPS = (
 WIDE_RESNET, TIMM_PREFIX = "wide-resnet", "timm:"  # what --backbone may be
 FROM_CACHE = "cache"  # a value of --backbone-weights
 SIMCLR, BYOL = "simclr", "byol"  # what --warm-method may be
+WARM_RATES = {SIMCLR: 0.4, BYOL: 0.2}  # learning rates for 512 images a step; docs/gpu.md
 
 DP_SSL = "dp-ssl"
 METHODS = (
@@ -154,11 +155,16 @@ class WarmStartConfig(Section):
     )
     warm_method: str = option(SIMCLR, "how it learns from them: simclr or byol", choices=(SIMCLR, BYOL))
     warm_batch_size: int = option(512, "images a step of the warm start, each seen in two views", least=2)
-    warm_learning_rate: float = option(0.4, "as learning_rate, for the warm start", least=0)
-    warm_weight_decay: float = option(5e-4, "as weight_decay, for the warm start", least=0)
+    warm_learning_rate: float = option(
+        0.0, "as learning_rate, for the warm start; 0 = the method's own: .4 for simclr, .2 for byol", least=0
+    )
     warm_temperature: float = option(0.5, "of SimCLR's loss; its own for CIFAR-10", least=1e-3)
     warm_target_decay: float = option(0.99, "of the moving average that BYOL learns from", least=0, most=1)
     warm_crop: float = option(0.2, "least share of an image that a view of the warm start shows", least=0.01, most=1)
+
+    @property
+    def learning_rate(self) -> float:
+        return self.warm_learning_rate or WARM_RATES[self.warm_method]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dpssl.nets.pooling import unit_rows
+
 KINDS_A_CLASS = 6
 SMALLEST_KIND = 30  # images: a class of fewer than twice as many is not parted
 NEIGHBOURS = 50
@@ -77,4 +79,4 @@ def least_explained(share_of_kind: NDArray[Any], kinds: NDArray[np.int64], share
 def _directions(features: NDArray[Any]) -> NDArray[np.float32]:
     """Unit vectors from the mean."""
     centred = features.astype(np.float32) - features.mean(axis=0, dtype=np.float32)
-    return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12))
+    return np.asarray(unit_rows(torch.from_numpy(centred)).numpy())

@@ -52,6 +52,7 @@ class SemiSupervised(nn.Module):
         super().__init__()
         self.settings = settings
         self.heads_first = min(settings.heads_first, settings.steps // 2)
+        self.propagation_steps = min(settings.propagation_steps, settings.steps // 2)
         self.register_buffer("specialties", network.specialties.clone())
         outcomes = outcome_prior(network.specialties, class_balance, network.abstains)  # (K, C + 1)
         self.register_buffer("prior", class_balance if settings.pseudo_labels == "consensus" else outcomes)
@@ -116,7 +117,8 @@ class SemiSupervised(nn.Module):
         settings, specialties = self.settings, self.get_buffer("specialties")
         joint = consensus(targets, specialties)  # (B, C)
         if propagated is not None:
-            joint = torch.lerp(joint, propagated, self._propagated_share())
+            reached = propagated.sum(-1, keepdim=True)  # 1 or 0
+            joint = torch.lerp(joint, propagated, self._propagated_share() * reached)
         if settings.alignment:
             joint = self._align(joint)
         confidence, pseudo_labels = joint.max(-1)
@@ -151,8 +153,8 @@ class SemiSupervised(nn.Module):
         return (self.steps_seen >= self.heads_first).to(self.steps_seen)
 
     def _propagated_share(self) -> Tensor:
-        """How much propagated labels count in a consensus: all at first, nothing after `propagation` steps."""
-        return (1 - self.steps_seen / max(1, self.settings.propagation)).clamp(0.0, 1.0)
+        """How much propagated labels count in a consensus: all at first, nothing after `propagation_steps`."""
+        return (1 - self.steps_seen / max(1, self.propagation_steps)).clamp(0.0, 1.0)
 
     def _warmed_up(self, n_without: int) -> Tensor:
         """Share of Eq. 6 that counts: 0 for the first steps `n_without`, then it rises over `unlabeled_warmup` steps.

@@ -136,9 +136,10 @@ def train_lfs(
             config,
             watch,
         )
-        begins_propagated = settings.propagation > 0 and start is None
-        # asked of the start, before the first phase changes it
-        propagated = _propagated(setup, backbone_start is not None) if begins_propagated else None
+        propagated = None
+        if settings.propagation_steps and start is None:
+            watch.say("Step 1 of 3, labels spread among neighbours in the features of the start")
+            propagated = propagated_labels(network.backbone, bank, given_labels, n_classes)
         if start is None and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
             _run_multiple_choice(setup)
         _run_semi_supervised(setup, propagated)
@@ -166,20 +167,6 @@ class _Setup:
     def feed(self, stage: str, *sources: Source) -> Feed:
         seed = stream_seed(self.config.run, f"images of stage {stage}")
         return Feed(self.bank, sources, seed, distributed.share())
-
-
-def _propagated(setup: _Setup, has_learnt: bool) -> Tensor:
-    """Labels (n, C) that spread among neighbours in the start's features."""
-    config = setup.config
-    if not has_learnt and not config.backbone.backbone_weights:
-        raise InputError(
-            f"--propagation {config.labeling.propagation}: labels spread in the features of a backbone that has learnt "
-            "something; ask for --warm-steps, give --backbone-weights, or set it to 0"
-        )
-    setup.watch.say("Step 1 of 3, labels spread among neighbours in the features of the start")
-    return propagated_labels(
-        setup.network.backbone, setup.bank, setup.given_labels, setup.network.n_classes, config.optim.precision
-    )
 
 
 def _run_multiple_choice(setup: _Setup) -> None:

@@ -28,8 +28,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 # Settings that came later: runs from before go on where these have their defaults.
 LATER = (
-    *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "propagation"),
-    *("end_depth", "end_width", "end_strides", "warm_weight_decay", "warm_method", "warm_target_decay"),
+    *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "propagation_steps"),
+    *("end_depth", "end_width", "end_strides"),
 )
 
 

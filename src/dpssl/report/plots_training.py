@@ -27,7 +27,7 @@ WORDS = {
     "match_rate": "views matched with the other of their image",
     "spread_share": "spread of the answers, 0 if all are the same",
 }
-SHARES_OF = {"warm": "views"}  # what the shares of a stage tell, if not of its pseudo-labels
+SHARES_OF = {"match_rate": "matched views", "spread_share": "spread of the answers"}  # if not of pseudo-labels
 LOG_FROM = 5  # ratio of greatest to least loss; a log scale over less has no number on its axis
 NOT_CURVES = ("stage", "step", "minutes")
 SHARES = ("rate", "accuracy", "coverage", "share")  # how the name of a number between 0 and 1 ends
@@ -55,9 +55,8 @@ def _stage_plots(key: str, chain: list[str], log: Sequence[Line]) -> list[Drawin
     if losses:
         plots.append(_plot(f"{key}-loss", f"{title}: loss", losses, changes, is_share=False))
     if shares:
-        plots.append(
-            _plot(f"{key}-shares", f"{title}: {SHARES_OF.get(key, 'pseudo-labels')}", shares, changes, is_share=True)
-        )
+        what = next((SHARES_OF[name] for name in shares if name in SHARES_OF), "pseudo-labels")
+        plots.append(_plot(f"{key}-shares", f"{title}: {what}", shares, changes, is_share=True))
     return plots
 
 

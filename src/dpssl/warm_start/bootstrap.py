@@ -2,8 +2,9 @@
 
 No image is pushed away from another, so images of one class may come to lie close together, which SimCLR's loss speaks
 against. Nothing in the loss forbids the same answer for all images either; what keeps training away from it is that the
-slow copy is a moving average, and that only the fast network has a prediction. Comes in: a backbone, and views of a
-batch of images. Goes out: the loss that trains it.
+slow copy is a moving average, and that only the fast network has a prediction. Otherwise than there, both views pass
+together and share batch statistics, the moving average's decay stays as it is, and the views are SimCLR's. Comes in: a
+backbone, and views of a batch of images. Goes out: the loss that trains it.
 """
 
 import copy
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 
 from dpssl.data.share import Share
 from dpssl.nets.pooling import average_pool
+from dpssl.training import distributed
 from dpssl.training.step import LossAndMetrics
 
 N_HIDDEN, N_PROJECTED = 2048, 256  # 4,096 and 256 in BYOL, whose network has four times as many features
@@ -49,7 +51,8 @@ class Bootstrap(nn.Module):
             slow = _directions(self._slow[0].project(views))
         told = _directions(self.prediction(self.project(views)))
         cosine = (told * slow.roll(len(views) // 2, 0)).sum(1)
-        return 2 - 2 * cosine.mean(), {"spread_share": spread_share(slow)}
+        of_all = slow if share.size == 1 else distributed.gathered(slow).flatten(0, 1)
+        return 2 - 2 * cosine.mean(), {"spread_share": spread_share(of_all)}
 
 
 def spread_share(vectors: Tensor) -> Tensor:

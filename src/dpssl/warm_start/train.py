@@ -35,7 +35,7 @@ def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch
         drawn = scale_free_norm(network.backbone)
         share_batch_statistics(network, share, distributed.add_up)
         ema_decay = settings.warm_target_decay if isinstance(network, Bootstrap) else config.optim.ema_decay
-        optimizer = FlatSGD(network, config.optim.momentum, settings.warm_weight_decay, ema_decay)
+        optimizer = FlatSGD(network, config.optim.momentum, config.optim.weight_decay, ema_decay)
         if isinstance(network, Bootstrap):
             network.learn_from(optimizer.averaged(network))
         draws = torch.Generator(device).manual_seed(stream_seed(config.run, "draws of the warm start"))
@@ -58,7 +58,7 @@ def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch
             "Warm start, images alone",
             config.n_warm_steps,
             config.labeling.window,
-            settings.warm_learning_rate,
+            settings.learning_rate,
             config.optim,
             fits_time=True,
         )

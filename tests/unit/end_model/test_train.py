@@ -10,7 +10,6 @@ from torch import Tensor
 
 from dpssl.config import Config, with_values
 from dpssl.data.batches import ImageBank
-from dpssl.end_model import predict
 from dpssl.end_model.predict import embed, predict_probabilities
 from dpssl.end_model.train import build_classifier, train_end_model
 from dpssl.training.watch import StopRequested, Watch
@@ -61,7 +60,7 @@ def test_predictions_do_not_depend_on_the_chunks(
 ) -> None:
     network = build_classifier(CONFIG, 3, 1).eval()
     whole, features = predict_probabilities(network, task[0]), embed(network, task[0])
-    monkeypatch.setattr(predict, "CHUNK", 7)
+    monkeypatch.setattr("dpssl.training.answers.CHUNK", 7)
     torch.testing.assert_close(predict_probabilities(network, task[0]), whole)
     torch.testing.assert_close(embed(network, task[0]), features)
     assert features.shape == (20, network.backbone.n_features)

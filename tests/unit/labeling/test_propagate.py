@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpssl.checks import check
 from dpssl.config import LabelingConfig, load_preset, with_values
 from dpssl.constants import LEFT_OUT, UNLABELED
 from dpssl.data.batches import ImageBank
@@ -14,8 +16,7 @@ from dpssl.errors import InputError
 from dpssl.labeling import propagate
 from dpssl.labeling.objective import SemiSupervised
 from dpssl.labeling.propagate import neighbor_graph, propagated_labels, spread_labels
-from dpssl.labeling.train import build_network, train_lfs
-from dpssl.training.watch import Watch
+from dpssl.labeling.train import build_network
 
 
 def two_groups(n_each: int = 30, apart: float = 1.0) -> Tensor:
@@ -34,24 +35,27 @@ def test_one_label_a_group_labels_it_all() -> None:
     assert found[3].tolist() == [0, 1], "given labels stay"
 
 
-def test_where_no_label_leads_all_classes_are_as_likely() -> None:
+def test_where_no_label_leads_nothing_is_said() -> None:
     """Of two groups that share no neighbours only one has a label."""
     labels = np.full(60, -1)
     labels[3] = 2
     found = spread_labels(neighbor_graph(two_groups()), labels, 4)
     assert (found[:30].argmax(1) == 2).all()
-    np.testing.assert_allclose(found[30:], 0.25)
+    assert not found[30:].any()
 
 
-def test_two_images_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One neighbour each, so S is [[0, 1], [1, 0]]; after one round 1 - a stays and a arrives, squared and divided."""
-    monkeypatch.setattr(propagate, "N_ROUNDS", 1)
-    graph = neighbor_graph(F.normalize(torch.tensor([[1.0, 0.2], [1.0, -0.2]]), dim=1))
-    np.testing.assert_allclose(graph.toarray(), [[0, 1], [1, 0]])
-    found = spread_labels(graph, np.array([0, -1]), 2)
-    np.testing.assert_allclose(found, [[1, 0], [1, 0]])
-    found = spread_labels(graph, np.array([0, 1]), 2)
-    np.testing.assert_allclose(found, [[1, 0], [0, 1]])
+def test_three_images_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images 0 and 2 have labels 0 and 1; image 1 has weights of .6 and .2 to them, they .3 to each other.
+
+    After one round .99 of .6 and of .2 have arrived at image 1: the classes are as likely as .36 to .04. Image 0 has
+    .01 left of class 0 then and .297 of class 1, image 2 the other way round; so after the second round image 1 has
+    .6 · .01 + .2 · .297 and .6 · .297 + .2 · .01 of them, times .99.
+    """
+    graph = csr_array(np.array([[0, 0.6, 0.3], [0.6, 0, 0.2], [0.3, 0.2, 0]]))
+    for n_rounds, share in ((1, 0.9), (2, 0.0654**2 / (0.0654**2 + 0.1802**2))):
+        monkeypatch.setattr(propagate, "N_ROUNDS", n_rounds)
+        found = spread_labels(graph, np.array([0, -1, 1]), 2)
+        np.testing.assert_allclose(found, [[1, 0], [share, 1 - share], [0, 1]], rtol=1e-5)
 
 
 def test_the_formula_as_a_slow_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +103,7 @@ def digits_with_labels(n_images: int = 600) -> tuple[ImageBank, Tensor, Tensor]:
 
 def test_forty_labels_tell_most_digits() -> None:
     bank, truth, given = digits_with_labels()
-    found = propagated_labels(Pixels(), bank, given, 10, "float32")
+    found = propagated_labels(Pixels(), bank, given, 10)
     right = found.argmax(1) == truth
     sure = found.max(1).values.topk(300).indices
     assert right.float().mean() > 0.9
@@ -109,10 +113,10 @@ def test_forty_labels_tell_most_digits() -> None:
 def test_images_left_out_have_no_part_in_it() -> None:
     bank, _, given = digits_with_labels(300)
     given[200:] = LEFT_OUT
-    found = propagated_labels(Pixels(), bank, given, 10, "float32")
+    found = propagated_labels(Pixels(), bank, given, 10)
     assert not found[200:].any()
     bank.images[200:] = 0
-    assert torch.equal(found, propagated_labels(Pixels(), bank, given, 10, "float32"))
+    assert torch.equal(found, propagated_labels(Pixels(), bank, given, 10))
 
 
 def objective_with(**values: object) -> SemiSupervised:
@@ -129,7 +133,7 @@ def test_propagated_labels_give_way_to_the_consensus() -> None:
     logits[..., 0] = 9.0
     propagated = torch.tensor([[0.0, 0.0, 1.0]])
     labeled, labels = torch.zeros(1, 4, 4), torch.tensor([1])
-    objective, learnt = objective_with(propagation=10), []
+    objective, learnt = objective_with(propagation_steps=10), []
     for _ in range(12):
         strong = torch.zeros(1, 4, 4, requires_grad=True)
         loss, _ = objective.loss(labeled, labels, logits, strong, propagated)
@@ -141,7 +145,7 @@ def test_propagated_labels_give_way_to_the_consensus() -> None:
 def test_while_heads_come_first_they_learn_propagated_labels() -> None:
     labeled, labels, logits = torch.zeros(1, 4, 4), torch.tensor([1]), torch.zeros(1, 4, 4)
     for propagated, counts in ((torch.tensor([[0.0, 0.0, 1.0]]), True), (None, False)):
-        objective = objective_with(propagation=10, heads_first=5, steps=20)
+        objective = objective_with(propagation_steps=10, heads_first=5, steps=20)
         strong = torch.zeros(1, 4, 4, requires_grad=True)
         loss, _ = objective.loss(labeled, labels, logits, strong, propagated)
         (gradient,) = torch.autograd.grad(loss, strong)
@@ -149,10 +153,31 @@ def test_while_heads_come_first_they_learn_propagated_labels() -> None:
         assert objective.backbone_learns() == 0
 
 
-def test_it_asks_for_a_start_and_a_consensus() -> None:
-    with pytest.raises(InputError, match=r"--propagation 5: only with --pseudo-labels consensus"):
-        LabelingConfig(propagation=5)
-    bank, _, given = digits_with_labels(100)
-    config = with_values(load_preset("digits"), {"pseudo_labels": "consensus", "propagation": 5})
-    with pytest.raises(InputError, match=r"--propagation 5: .*--warm-steps"):
-        train_lfs(bank, given, 10, config, Watch(progress=False))
+def test_an_image_that_no_label_reaches_is_left_to_the_consensus() -> None:
+    logits = torch.zeros(2, 4, 4)
+    logits[..., 1] = 9.0
+    strong = torch.zeros(2, 4, 4, requires_grad=True)
+    propagated = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    labeled, labels = torch.zeros(1, 4, 4), torch.tensor([1])
+    loss, _ = objective_with(propagation_steps=10).loss(labeled, labels, logits, strong, propagated)
+    (gradient,) = torch.autograd.grad(loss, strong)
+    assert gradient.sum(1).argmin(1).tolist() == [2, 1]
+
+
+def test_the_consensus_has_half_of_the_steps_at_least() -> None:
+    assert objective_with(propagation_steps=30, steps=20).propagation_steps == 10
+
+
+def test_it_asks_for_a_consensus() -> None:
+    with pytest.raises(InputError, match=r"--propagation-steps 5: only with --pseudo-labels consensus"):
+        LabelingConfig(propagation_steps=5)
+
+
+@pytest.mark.parametrize("start", [{"warm_steps": 5}, {"backbone_weights": "start.safetensors"}, {}])
+def test_it_asks_for_a_start(start: dict[str, object]) -> None:
+    config = with_values(load_preset("digits"), {"pseudo_labels": "consensus", "propagation_steps": 5, **start})
+    if start:
+        check(config)
+        return
+    with pytest.raises(InputError, match=r"--propagation-steps 5: .*--warm-steps"):
+        check(config)
