@@ -22,12 +22,6 @@ def check(config: Config) -> None:
     require_utf8("--backbone-weights", config.backbone.backbone_weights)
     if config.run.track:
         require_tensorboard()
-    propagation_steps = config.labeling.propagation_steps
-    if propagation_steps and not config.n_warm_steps and not config.backbone.backbone_weights:
-        raise InputError(
-            f"--propagation-steps {propagation_steps}: labels spread in the features of a backbone that has learnt "
-            "something; ask for --warm-steps, give --backbone-weights, or set it to 0"
-        )
     if config.labeling.mcl:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
     with torch.device("meta"):  # the shapes alone
@@ -42,6 +36,20 @@ def check(config: Config) -> None:
         raise InputError(
             f"--n-lfs {n_lfs}: --label-model {label_model} solves triplets, which need 3 LFs or more; "
             "raise --n-lfs or choose --label-model majority"
+        )
+
+
+def check_settled(config: Config) -> None:
+    """What goes together only once every setting has its value: the size of the images may name a preset."""
+    n_steps = config.labeling.propagation_steps
+    if not n_steps or config.baseline.method != DP_SSL:
+        return
+    if config.labeling.pseudo_labels != "consensus":
+        raise InputError(f"--propagation-steps {n_steps}: only with --pseudo-labels consensus")
+    if not config.n_warm_steps and not config.backbone.backbone_weights:
+        raise InputError(
+            f"--propagation-steps {n_steps}: labels spread in features of a backbone that has learnt something; ask "
+            "for --warm-steps, give --backbone-weights, or set it to 0"
         )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpssl.checks import check
+from dpssl.checks import check, check_settled
 from dpssl.class_prior import class_prior
 from dpssl.config import Config, default_preset, load_preset, options, with_values
 from dpssl.constants import UNLABELED
@@ -66,6 +66,7 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         given = np.where(given == UNLABELED, UNLABELED, np.searchsorted(self.classes_, given))
         self.config_ = self._config(pixels)
         check(self.config_)
+        check_settled(self.config_)
         check_backbone(self.config_.backbone)
         n_classes, device = len(self.classes_), pick_device(self.device)
         class_prior(self.config_.label_model.class_prior, given, n_classes)  # fails before the minutes of training

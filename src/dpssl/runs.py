@@ -17,7 +17,7 @@ import torch
 
 from dpssl import __version__
 from dpssl.baselines.registry import as_given, method_settings
-from dpssl.checks import check, check_on_data
+from dpssl.checks import check, check_on_data, check_settled
 from dpssl.config import FROM_CACHE, Config, settings_that_matter, with_values
 from dpssl.config_file import CONFIG, read_config, write_config
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
@@ -137,6 +137,7 @@ def start_run(
         config = adapted
         check(config)
         use_threads(config)
+    check_settled(config)
     environment = _environment(config)
     folder = RunFolder(Path(on_writer(lambda: str(RunFolder.create(out).folder))))
     if not is_writer():
@@ -173,6 +174,7 @@ def derive_run(
     config.toml comes last: without it a folder that a kill left cannot be resumed as a run of another kind.
     """
     check(config)
+    check_settled(config)
     use_threads(config)
     dataset, split = labels
     check_on_data(config, dataset, split)

@@ -39,6 +39,7 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
                 "leave the flag out, or start a new run with another --out"
             )
     checks.check(changed)  # before anything is removed
+    checks.check_settled(changed)
     checks.check_on_data(changed, run.dataset, run.split)
     if command == "evaluate":
         runs.use_config(run, changed)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dpssl.config.section import Section, flag, option
+from dpssl.config.section import Section, option
 from dpssl.errors import InputError
 
 
@@ -119,10 +119,8 @@ class LabelingConfig(Section):
         if self.curriculum_threshold and self.adaptive_threshold:
             raise InputError("--curriculum-threshold true: not with --adaptive-threshold true; choose one of them")
         self.check_order("least_threshold", "most_threshold")
-        for name in ("surest_first", "propagation_steps"):
-            value = getattr(self, name)
-            if value and self.pseudo_labels != "consensus":
-                raise InputError(f"{flag(name)} {value}: only with --pseudo-labels consensus")
+        if self.surest_first and self.pseudo_labels != "consensus":
+            raise InputError(f"--surest-first {self.surest_first}: only with --pseudo-labels consensus")
         if self.fairness_weight and not (self.adaptive_threshold and self.pseudo_labels == "consensus"):
             raise InputError(
                 f"--fairness-weight {self.fairness_weight}: only with --pseudo-labels consensus and "

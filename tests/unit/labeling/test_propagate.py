@@ -1,5 +1,7 @@
 """Labels that spread among neighbours: by hand, by a slow loop, and what they do to a consensus."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpssl.checks import check
-from dpssl.config import LabelingConfig, load_preset, with_values
+from dpssl.checks import check_settled
+from dpssl.config import load_preset, with_values
 from dpssl.constants import LEFT_OUT, UNLABELED
 from dpssl.data.batches import ImageBank
 from dpssl.errors import InputError
@@ -168,16 +170,20 @@ def test_the_consensus_has_half_of_the_steps_at_least() -> None:
     assert objective_with(propagation_steps=30, steps=20).propagation_steps == 10
 
 
-def test_it_asks_for_a_consensus() -> None:
-    with pytest.raises(InputError, match=r"--propagation-steps 5: only with --pseudo-labels consensus"):
-        LabelingConfig(propagation_steps=5)
+FIT = {"pseudo_labels": "consensus", "warm_steps": 5}
 
 
-@pytest.mark.parametrize("start", [{"warm_steps": 5}, {"backbone_weights": "start.safetensors"}, {}])
-def test_it_asks_for_a_start(start: dict[str, object]) -> None:
-    config = with_values(load_preset("digits"), {"pseudo_labels": "consensus", "propagation_steps": 5, **start})
-    if start:
-        check(config)
-        return
-    with pytest.raises(InputError, match=r"--propagation-steps 5: .*--warm-steps"):
-        check(config)
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (FIT, None),
+        ({**FIT, "warm_steps": 0, "backbone_weights": "start.safetensors"}, None),
+        ({**FIT, "warm_steps": 0}, r"--propagation-steps 5: .*--warm-steps"),
+        ({**FIT, "pseudo_labels": "own"}, r"--propagation-steps 5: only with --pseudo-labels consensus"),
+        ({"method": "fixmatch"}, None),
+    ],
+)
+def test_it_asks_for_a_start_and_a_consensus(values: dict[str, object], complaint: str | None) -> None:
+    config = with_values(load_preset("digits"), {"propagation_steps": 5, **values})
+    with pytest.raises(InputError, match=complaint) if complaint else nullcontext():
+        check_settled(config)
