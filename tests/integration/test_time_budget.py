@@ -81,6 +81,19 @@ def test_a_plan_is_stated_written_and_resumed(
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.usefixtures("slow_machine")
+def test_what_goes_together_may_come_from_the_plan(
+    pictures: Callable[[int], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Labels spread only with a consensus and a start: neither is asked for, photographs get both."""
+    flags = [*pictures(40), *PLANNED, "--max-minutes", "300", "--warm-batch-size", "8", "--propagation-steps", "4"]
+    assert cli.main(["run", *flags, "--out", "run"]) == 0
+    chosen = settings(tmp_path / "run")
+    assert [chosen["pseudo_labels"], chosen["propagation_steps"]] == ["consensus", 4]
+    assert chosen["warm_steps"] > 0
+    assert "labels spread among neighbours" in capsys.readouterr().err
+
+
 def test_steps_that_are_given_are_trained(
     pictures: Callable[[int], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
