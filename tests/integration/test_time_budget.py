@@ -55,7 +55,7 @@ def test_a_plan_is_stated_written_and_resumed(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    flags = [*pictures(40), *PLANNED, "--max-minutes", "300"]
+    flags = [*pictures(40), *PLANNED, "--warm-steps", "0", "--max-minutes", "300"]
     assert cli.main(["run", *flags, "--out", "whole"]) == 0
     said = capsys.readouterr().err
     assert "plan for 300 minutes on 1 CPU thread: Wide ResNet-10-1 at 32 pixels, 5 labeling functions" in said
@@ -91,7 +91,9 @@ def test_what_goes_together_may_come_from_the_plan(
     chosen = settings(tmp_path / "run")
     assert [chosen["pseudo_labels"], chosen["propagation_steps"]] == ["consensus", 4]
     assert chosen["warm_steps"] > 0
-    assert "labels spread among neighbours" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "images of 40 pixels: the settings of preset photos" in said, "though the folder has the preset's name"
+    assert "labels spread among neighbours" in said
 
 
 def test_steps_that_are_given_are_trained(
@@ -138,7 +140,8 @@ def test_a_run_that_falls_behind_is_shortened_and_done(
 ) -> None:
     monkeypatch.setattr("dpssl.calibrate.seconds_per_image", lambda *_: 1.0)
     monkeypatch.setattr(Watch, "seconds_left", lambda watch: 0.0)  # every step is late
-    assert cli.main(["run", *pictures(20), *PLANNED, "--max-minutes", "60", "--out", "run"]) == 0
+    flags = [*PLANNED, "--warm-steps", "0", "--max-minutes", "60"]
+    assert cli.main(["run", *pictures(20), *flags, "--out", "run"]) == 0
     said = capsys.readouterr().err
     planned = settings(tmp_path / "run")["steps"]
     assert planned > 50

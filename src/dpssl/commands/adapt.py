@@ -46,7 +46,7 @@ def adapted(
             _say(f"note: the {len(split.labeled):,} labels you gave are used; a number of labels is for sets with all")
         side = max(dataset.images.shape[1:3])
         preset = None if chosen["preset"] else default_preset(config.data.data, side)
-        if preset is not None and preset != config.data.data:
+        if preset is not None and config.data.data != SMALL_PRESET:  # which has had its settings from the beginning
             config = _with_free(config, preset_values(preset), (*given, *OF_THE_DATA))
             _say(f"images of {side} pixels: the settings of preset {preset}, where none are given")
         if not (plans and config.baseline.method == DP_SSL and config.backbone.backbone == WIDE_RESNET):
