@@ -108,6 +108,11 @@ PLANS: dict[str, list[Job]] = {
         ("propagation, rescaled", DP_SSL, {**ZOOMED, **PROPAGATED, "rescale_start": True}),
         ("propagation, rescaled, heads first", DP_SSL, {**ZOOMED, **PROPAGATED, "rescale_start": True, **HEADS_FIRST}),
         (
+            "propagation, rescaled, heads first, a fifth kept",
+            DP_SSL,
+            {**ZOOMED, **PROPAGATED, "rescale_start": True, **HEADS_FIRST, "propagation_floor": 0.2},
+        ),
+        (
             "no propagation, rescaled, heads first",
             DP_SSL,
             {**ZOOMED, "mcl_gradient": 0.0, "rescale_start": True, **HEADS_FIRST},

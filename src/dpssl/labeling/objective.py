@@ -153,8 +153,12 @@ class SemiSupervised(nn.Module):
         return (self.steps_seen >= self.heads_first).to(self.steps_seen)
 
     def _propagated_share(self) -> Tensor:
-        """How much propagated labels count in a consensus: all at first, nothing after `propagation_steps`."""
-        return (1 - self.steps_seen / max(1, self.propagation_steps)).clamp(0.0, 1.0)
+        """How much propagated labels count in a consensus: all at first, what they keep after `propagation_steps`.
+
+        What they keep is a veto: where they name another class than a sure consensus, it is no longer sure.
+        """
+        left = 1 - self.steps_seen / max(1, self.propagation_steps)
+        return left.clamp(self.settings.propagation_floor, 1.0)
 
     def _warmed_up(self, n_without: int) -> Tensor:
         """Share of Eq. 6 that counts: 0 for the first steps `n_without`, then it rises over `unlabeled_warmup` steps.

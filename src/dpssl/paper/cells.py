@@ -28,7 +28,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 # Settings that came later: runs from before go on where these have their defaults.
 LATER = (
-    *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "propagation_steps"),
+    *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "propagation_steps", "propagation_floor"),
     *("end_depth", "end_width", "end_strides"),
 )
 

@@ -144,6 +144,21 @@ def test_propagated_labels_give_way_to_the_consensus() -> None:
     assert learnt == [2, 2, 2, 2, 2, -1, 0, 0, 0, 0, 0, 0]
 
 
+def test_what_they_keep_is_a_veto() -> None:
+    """Two images of which all LFs say class 0: one is not learnt from, as its neighbours say class 2."""
+    logits = torch.zeros(2, 4, 4)
+    logits[..., 0] = 9.0
+    labeled, labels = torch.zeros(1, 4, 4), torch.tensor([1])
+    propagated = torch.tensor([[0.9, 0.0, 0.1], [0.0, 0.1, 0.9]])
+    for floor, learnt in ((0.0, [True, True]), (0.2, [True, False])):
+        objective = objective_with(propagation_steps=1, propagation_floor=floor, confidence_threshold=0.9)
+        objective.steps_seen.fill_(100)
+        strong = torch.zeros(2, 4, 4, requires_grad=True)
+        loss, _ = objective.loss(labeled, labels, logits, strong, propagated)
+        (gradient,) = torch.autograd.grad(loss, strong)
+        assert gradient.flatten(1).any(1).tolist() == learnt
+
+
 def test_while_heads_come_first_they_learn_propagated_labels() -> None:
     labeled, labels, logits = torch.zeros(1, 4, 4), torch.tensor([1]), torch.zeros(1, 4, 4)
     for propagated, counts in ((torch.tensor([[0.0, 0.0, 1.0]]), True), (None, False)):
