@@ -23,6 +23,7 @@ from results_file import REPOSITORY, commit, write_results
 from torch import Tensor, nn
 
 from dpssl.baselines.trainer import train_baseline
+from dpssl.checks import check_settled
 from dpssl.config import DP_SSL, Config, settings_that_matter, with_values
 from dpssl.data.batches import ImageBank, unlabeled_pool
 from dpssl.data.readers import load_dataset
@@ -108,9 +109,9 @@ PLANS: dict[str, list[Job]] = {
         ("propagation, rescaled", DP_SSL, {**ZOOMED, **PROPAGATED, "rescale_start": True}),
         ("propagation, rescaled, heads first", DP_SSL, {**ZOOMED, **PROPAGATED, "rescale_start": True, **HEADS_FIRST}),
         (
-            "propagation, rescaled, heads first, a fifth kept",
+            "propagation with a veto, rescaled, heads first",
             DP_SSL,
-            {**ZOOMED, **PROPAGATED, "rescale_start": True, **HEADS_FIRST, "propagation_floor": 0.2},
+            {**ZOOMED, **PROPAGATED, "rescale_start": True, **HEADS_FIRST, "propagation_veto": True},
         ),
         (
             "no propagation, rescaled, heads first",
@@ -180,6 +181,7 @@ def run(job: Job, seed: int, data: str, device: torch.device) -> dict[str, Any]:
     name, method, settings = job
     values = {**COMMON, "method": method, **settings, "seed": seed, "data": data, "device": device.type}
     config = with_values(Config(), values)
+    check_settled(config)
     dataset, split = make_split(load_dataset(data), config.data.n_labels, seed, config.data.test_fraction)
     bank = ImageBank.from_numpy(dataset.images, device)
     rows = split.unlabeled[:N_WATCHED]

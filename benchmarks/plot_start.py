@@ -3,8 +3,8 @@
     python benchmarks/plot_start.py         # -> docs/images/first-labels.png
 
 Left: images whose neighbours are mostly of their class, over the minutes of training. Right: how many of the first
-labels are right, the surest first, by heads that know 40 labels and by labels that spread among neighbours; the mean
-over label seeds, and from the worst to the best of them.
+labels are right, the surest first, by a logistic regression that knows 40 labels (heads) and by labels that spread
+among neighbours; the mean over label seeds, and from the worst to the best of them.
 """
 
 import json

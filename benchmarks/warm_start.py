@@ -1,7 +1,7 @@
 """What a backbone has learnt from images alone, watched with the truth -> results/warm_start.json and the weights.
 
     python benchmarks/warm_start.py --data cifar10 --weights warm.safetensors --set warm_steps=20000
-    python benchmarks/warm_start.py --weights byol.safetensors --set 'warm_method="byol"'
+    python benchmarks/warm_start.py --weights byol.safetensors --set 'warm_method="byol"' --out byol.json
     dpssl run --data cifar10 --preset cifar10-wrn-28-2 --backbone-weights warm.safetensors
 
 After each window two questions to the averaged weights' features, whose answers are written down and used for nothing

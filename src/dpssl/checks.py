@@ -42,7 +42,11 @@ def check(config: Config) -> None:
 def check_settled(config: Config) -> None:
     """What goes together only once every setting has its value: the size of the images may name a preset."""
     n_steps = config.labeling.propagation_steps
-    if not n_steps or config.baseline.method != DP_SSL:
+    if config.baseline.method != DP_SSL:
+        return
+    if not n_steps:
+        if config.labeling.propagation_veto:
+            raise InputError("--propagation-veto true: only with --propagation-steps, for example 3000")
         return
     if config.labeling.pseudo_labels != "consensus":
         raise InputError(f"--propagation-steps {n_steps}: only with --pseudo-labels consensus")

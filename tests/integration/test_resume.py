@@ -195,7 +195,16 @@ def test_killed_with_a_warm_start(
 
 WARMED = (
     *("--warm-steps", 4, "--warm-batch-size", 16, "--warm-method", "byol", "--end-start", "scratch"),
-    *("--pseudo-labels", "consensus", "--curriculum-threshold", "false", "--propagation-steps", 6),
+    *(
+        "--pseudo-labels",
+        "consensus",
+        "--curriculum-threshold",
+        "false",
+        "--propagation-steps",
+        6,
+        "--confidence-threshold",
+        0.2,
+    ),
 )
 
 

@@ -153,6 +153,18 @@ def test_a_warm_start_gets_as_many_steps_as_the_labeling_functions_at_most() -> 
     assert plan.config.labeling.steps == plan_for(5).config.labeling.steps, "nothing is to be warmed"
 
 
+@pytest.mark.parametrize(("method", "rate"), [("simclr", 0.1), ("byol", 0.05)])
+def test_a_small_warm_start_has_a_quarter_of_its_methods_rate(method: str, rate: float) -> None:
+    asked = with_values(Config(), {"warm_steps": 20_000, "warm_method": method})
+    assert asked.warm_start.learning_rate == pytest.approx(4 * rate)
+    planned = make_plan(asked, (), N_IMAGES, 32, 300, CPU_RUNGS, pace).config.warm_start
+    assert [planned.warm_batch_size, planned.learning_rate] == [64, pytest.approx(rate)]
+    planned = make_plan(
+        with_values(asked, {"warm_learning_rate": 0.3}), ("warm_learning_rate",), N_IMAGES, 32, 300, CPU_RUNGS, pace
+    ).config.warm_start
+    assert planned.learning_rate == 0.3
+
+
 def test_an_end_model_with_a_network_of_its_own_has_its_own_cost() -> None:
     config = with_values(Config(), {"depth": 10, "width": 1, "strides": (1, 2, 2)})
     assert end_model_cost(config) == 1

@@ -101,8 +101,8 @@ class LabelingConfig(Section):
         "most, in which it takes over from labels that have spread among neighbours in the start's features",
         least=0,
     )
-    propagation_floor: float = option(
-        0.0, "with propagation: share of the consensus that these labels keep to the end", least=0, most=1
+    propagation_veto: bool = option(
+        False, "with propagation: to the end, learn from no image of which these labels name another class"
     )
     unlabeled_warmup: int = option(
         0, "steps over which Eq. 6 rises to its weight; 0 = at once, as in the paper", least=0

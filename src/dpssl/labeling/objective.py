@@ -127,6 +127,8 @@ class SemiSupervised(nn.Module):
             sure = self.adaptive.trusts(joint)
         else:
             sure = confidence >= self._threshold(joint)
+        if propagated is not None:
+            sure = sure & self._propagation_allows(propagated, pseudo_labels)
         if settings.surest_first:
             share = share_learnt_from(self.steps_seen - self.heads_first, settings.surest_first * settings.steps)
             sure = sure & among_surest(confidence, share)
@@ -153,12 +155,19 @@ class SemiSupervised(nn.Module):
         return (self.steps_seen >= self.heads_first).to(self.steps_seen)
 
     def _propagated_share(self) -> Tensor:
-        """How much propagated labels count in a consensus: all at first, what they keep after `propagation_steps`.
+        """How much propagated labels count in a consensus: all at first, nothing after `propagation_steps`."""
+        return (1 - self.steps_seen / max(1, self.propagation_steps)).clamp(0.0, 1.0)
 
-        What they keep is a veto: where they name another class than a sure consensus, it is no longer sure.
+    def _propagation_allows(self, propagated: Tensor, pseudo_labels: Tensor) -> Tensor:
+        """(B,) images that may be learnt from: while heads come first only those that a label has reached.
+
+        With a veto none of which propagated labels name another class than the pseudo-labels (B,).
         """
-        left = 1 - self.steps_seen / max(1, self.propagation_steps)
-        return left.clamp(self.settings.propagation_floor, 1.0)
+        is_reached = propagated.sum(-1) > 0
+        allowed = is_reached | (self.steps_seen >= self.heads_first)
+        if self.settings.propagation_veto:
+            allowed = allowed & (~is_reached | (propagated.argmax(-1) == pseudo_labels))
+        return allowed
 
     def _warmed_up(self, n_without: int) -> Tensor:
         """Share of Eq. 6 that counts: 0 for the first steps `n_without`, then it rises over `unlabeled_warmup` steps.

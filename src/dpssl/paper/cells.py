@@ -28,7 +28,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 # Settings that came later: runs from before go on where these have their defaults.
 LATER = (
-    *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "propagation_steps", "propagation_floor"),
+    *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "propagation_steps", "propagation_veto"),
     *("end_depth", "end_width", "end_strides"),
 )
 
@@ -68,6 +68,8 @@ class Cell:
             "steps": self.steps,
             "report": False,
             "warm_steps": 0,  # every row starts from drawn weights, as the paper's do
+            "propagation_steps": 0,  # in which no label could spread
+            "propagation_veto": False,
             "plan": False,  # minutes stop a cell, they do not change its steps
             "method_settings": self.method_settings,
         }
