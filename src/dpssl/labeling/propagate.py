@@ -2,7 +2,7 @@
 
 Not in the paper. A classifier that knows four labels a class is right about two images in three. If a backbone has
 learnt from the images alone, most neighbours are of one class, so labels that spread from neighbour to neighbour (Zhou
-et al. 2004) are right about three in four, and more often where they are surest: step 1 may begin with them and not with
+et al. 2004) are right about three in four, and more often where they are surest: step 1 may begin with them, not with
 its own first guesses. Comes in: a backbone, images, given labels. Goes out: probabilities of the classes, (n, C).
 
     A_ij = exp((cos(f_i, f_j) - 1) / t) if j is among the nearest of i      W = A + Aᵀ      S = D^(-1/2) W D^(-1/2)
