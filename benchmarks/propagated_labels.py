@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed, (_, split) in splits.items():
             given, known = split.given_labels, split.labeled
             regression = LogisticRegression(C=REGULARIZATION, max_iter=1000).fit(table[known], given[known])
-            spread = spread_labels(graph, given, dataset.n_classes)
+            spread = spread_labels(graph, torch.from_numpy(given), dataset.n_classes).numpy()
             for by, found in (("heads", regression.predict_proba(table)), ("propagation", spread)):
                 rest = np.setdiff1d(np.arange(len(truth)), known)
                 runs.append({"start": name, "seed": seed, "by": by, **scores(found[rest], truth[rest])})

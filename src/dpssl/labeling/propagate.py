@@ -9,11 +9,9 @@ its own first guesses. Comes in: a backbone, images, given labels. Goes out: pro
     Z <- a S Z + (1 - a) Y, from Z = Y, the given labels                    p_ic ~ Z_ic²
 """
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from dpssl.data.batches import ImageBank, unlabeled_pool
 from dpssl.nets.pooling import average_pool, unit_rows
@@ -32,10 +30,9 @@ def propagated_labels(backbone: nn.Module, bank: ImageBank, given_labels: Tensor
     Nothing for images left out, and for those that no label reaches because no chain of neighbours leads there.
     """
     pool = unlabeled_pool(given_labels.cpu(), with_labeled=True)
-    labels = given_labels.cpu()[pool].numpy()
     graph = neighbor_graph(start_directions(backbone, bank, pool))
     found = torch.zeros(len(bank), n_classes)
-    found[pool] = torch.from_numpy(spread_labels(graph, labels, n_classes)).to(found)
+    found[pool] = spread_labels(graph, given_labels.cpu()[pool], n_classes).to(found)
     return found.to(bank.device)
 
 
@@ -48,8 +45,8 @@ def start_directions(backbone: nn.Module, bank: ImageBank, pool: Tensor) -> Tens
     return unit_rows(features - features.mean(0))
 
 
-def neighbor_graph(directions: Tensor) -> csr_array:
-    """S (n, n) of unit vectors (n, D). Takes all pairs of images once: n² D multiplications."""
+def neighbor_graph(directions: Tensor) -> Tensor:
+    """S (n, n), sparse and on the CPU, of unit vectors (n, D). Takes all pairs of images once: n² D multiplications."""
     n_images, device = len(directions), directions.device
     n_neighbors = min(N_NEIGHBORS, n_images - 1)
     cosines, nearest = [], []
@@ -59,28 +56,29 @@ def neighbor_graph(directions: Tensor) -> csr_array:
         best = likeness.topk(n_neighbors, dim=1)
         cosines.append(best.values.cpu())
         nearest.append(best.indices.cpu())
-    weights = torch.exp((torch.cat(cosines).double() - 1) / WIDTH).flatten().numpy()
-    places = np.repeat(np.arange(n_images), n_neighbors), torch.cat(nearest).flatten().numpy()
-    one_way = csr_array((weights, places), shape=(n_images, n_images))
-    both_ways = one_way + one_way.T
-    root = diags_array(1 / np.sqrt(np.maximum(both_ways.sum(axis=1), 1e-12)))
-    return csr_array(root @ both_ways @ root, dtype=np.float32)
+    weights = torch.exp((torch.cat(cosines).flatten() - 1) / WIDTH)
+    places = torch.stack([torch.arange(n_images).repeat_interleave(n_neighbors), torch.cat(nearest).flatten()])
+    both_ways = torch.cat([places, places.flip(0)], 1), weights.repeat(2)
+    graph = torch.sparse_coo_tensor(*both_ways, (n_images, n_images), check_invariants=True).coalesce()  # adds up
+    degree = torch.zeros(n_images).to(weights).index_add_(0, graph.indices()[0], graph.values())
+    scale = degree.clamp_min(1e-12).rsqrt()[graph.indices()].prod(0)
+    return torch.sparse_coo_tensor(
+        graph.indices(), graph.values() * scale, graph.shape, check_invariants=True
+    ).coalesce()
 
 
-def spread_labels(graph: csr_array, labels: NDArray[np.int64], n_classes: int) -> NDArray[np.float32]:
+def spread_labels(graph: Tensor, labels: Tensor, n_classes: int) -> Tensor:
     """Probabilities (n, C) from the labels (n,), negative where there is none; 0 for all classes where none arrives.
 
     A given label stays as it is.
     """
-    known = np.flatnonzero(labels >= 0)
-    given = np.zeros((len(labels), n_classes), dtype=np.float32)
-    given[known, labels[known]] = 1
-    reached = given.copy()
+    known = torch.nonzero(labels >= 0).flatten()
+    given = F.one_hot(labels[known], n_classes).to(graph.dtype)
+    reached = torch.zeros(len(labels), n_classes, dtype=graph.dtype).index_copy_(0, known, given)
     for _ in range(N_ROUNDS):
-        reached = SPREAD * (graph @ reached)
-        reached[known] += (1 - SPREAD) * given[known]
-    most = reached.max(1, keepdims=True)
-    strength = (reached / np.where(most > 0, most, 1)) ** SHARPENING
-    found = strength / np.where(most > 0, strength.sum(1, keepdims=True), 1)
-    found[known] = given[known]
-    return np.asarray(found, dtype=np.float32)
+        reached = SPREAD * torch.sparse.mm(graph, reached)
+        reached.index_add_(0, known, (1 - SPREAD) * given)
+    most = reached.max(1, keepdim=True).values
+    strength = torch.where(most > 0, reached / most, 0.0) ** SHARPENING
+    found = strength / strength.sum(1, keepdim=True).clamp_min(1.0)  # the largest is 1 where any label arrives
+    return found.index_copy_(0, known, given)
