@@ -5,10 +5,8 @@
 The axis to the right is the share of the unlabelled images that `dpssl combine --trust` would take.
 """
 
-import json
-
 import matplotlib
-from results_file import REPOSITORY
+from results_file import REPOSITORY, read_results
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -22,7 +20,7 @@ TITLES = {
 
 
 def main() -> None:
-    runs = json.loads((REPOSITORY / "results" / "agreement_cifar10_40.json").read_text())["runs"]
+    runs = read_results("agreement_cifar10_40")["runs"]
     figure, axes = pyplot.subplots(figsize=(6, 3.8), layout="constrained")
     for name, title in TITLES.items():
         right = runs[name]["right_of_the_surest"]

@@ -5,10 +5,8 @@
 The share of the first 20,000 training images of some classes that are labelled rightly, over the steps of both runs.
 """
 
-import json
-
 import matplotlib
-from results_file import REPOSITORY
+from results_file import REPOSITORY, read_results
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -22,7 +20,7 @@ SHOWN = ("bird", "cat", "dog", "horse")
 
 
 def draw(axes: Axes, run: str) -> None:
-    report = json.loads((REPOSITORY / "results" / f"{run}.json").read_text())
+    report = read_results(run)
     names, watched = report["figures"]["class_names"], report["watched"]
     steps = [line["step"] / 1000 for line in watched]
     for name in SHOWN:

@@ -5,10 +5,8 @@
 Of four runs, how many labels are right by the trained weights themselves, every 250 steps.
 """
 
-import json
-
 import matplotlib
-from results_file import REPOSITORY
+from results_file import REPOSITORY, read_results
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -25,7 +23,7 @@ SHOWN = {  # by the name of the run
 
 
 def main() -> None:
-    runs = json.loads((REPOSITORY / "results" / "harness_keep_40.json").read_text())["runs"]
+    runs = read_results("harness_keep_40")["runs"]
     figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
     for name, title in SHOWN.items():
         (run,) = (run for run in runs if run["name"] == name and run["seed"] == SEED)

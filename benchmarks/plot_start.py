@@ -7,12 +7,9 @@ labels are right, the surest first, by a logistic regression that knows 40 label
 among neighbours; the mean over label seeds, and from the worst to the best of them.
 """
 
-import json
-from typing import Any
-
 import matplotlib
 import numpy as np
-from results_file import REPOSITORY
+from results_file import REPOSITORY, read_results
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -23,13 +20,9 @@ COLORS = {name: color for name, color in CURVES.values()}
 STYLES = {"heads": "--", "propagation": "-"}
 
 
-def read(name: str) -> dict[str, Any]:
-    return dict(json.loads((REPOSITORY / "results" / f"{name}.json").read_text()))
-
-
 def draw_neighbors(axes: Axes) -> None:
     for run, (name, color) in CURVES.items():
-        curve = read(run)["curve"]
+        curve = read_results(run)["curve"]
         shares = [100 * line["neighbors"] for line in curve]
         axes.plot([line["minutes"] for line in curve], shares, marker=".", color=color, label=name)
     axes.set(xlabel="minutes of one H200", ylabel="most of 20 neighbours of its class (%)", ylim=(60, 92))
@@ -39,7 +32,7 @@ def draw_neighbors(axes: Axes) -> None:
 
 
 def draw_first_labels(axes: Axes) -> None:
-    report = read("propagated_labels")
+    report = read_results("propagated_labels")
     places = 100 * np.array(report["shares"])
     for start, color in COLORS.items():
         for by, style in STYLES.items():

@@ -7,12 +7,11 @@ rate of each falls over its own steps. Average pooling of harness_wide_40.json, 
 Right, label seed 13: the classes of a run on the larger network with and without `--zoom`.
 """
 
-import json
 from typing import Any
 
 import matplotlib
 import numpy as np
-from results_file import REPOSITORY
+from results_file import REPOSITORY, read_results
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -30,18 +29,14 @@ LARGE = {
 BARS = {"cifar10_40_seed13_wide": "40,000 steps", "cifar10_40_seed13_wide_zoom": "20,000 steps, --zoom 1.6"}
 
 
-def read(name: str) -> dict[str, Any]:
-    return dict(json.loads((REPOSITORY / "results" / f"{name}.json").read_text()))
-
-
 def draw_curves(axes: Axes) -> None:
     def line(curve: list[dict[str, Any]], style: str, name: str) -> None:
         steps = [point["step"] / 1000 for point in curve]
         axes.plot(steps, [100 * point["accuracy"] for point in curve], style, marker=".", label=name)
 
     for run, name in SMALL.items():
-        line(read(run)["watched"], "--", f"{name}, Wide ResNet-28-2")
-    by_name = {run["name"]: run["curve"] for run in read("harness_wide_40")["runs"]}
+        line(read_results(run)["watched"], "--", f"{name}, Wide ResNet-28-2")
+    by_name = {run["name"]: run["curve"] for run in read_results("harness_wide_40")["runs"]}
     for run, name in LARGE.items():
         line(by_name[run], "-", f"{name}, ResNet-18")
     axes.set(xlabel="steps (thousands)", ylabel="labels right (%)", ylim=(60, 100))
@@ -52,7 +47,7 @@ def draw_curves(axes: Axes) -> None:
 
 def draw_classes(axes: Axes) -> None:
     for offset, (run, name) in zip((-0.2, 0.2), BARS.items(), strict=True):
-        figures = read(run)["figures"]
+        figures = read_results(run)["figures"]
         recall = [100 * line["recall"] for line in figures["per_class"]]
         names, places = figures["class_names"], np.arange(len(recall))
         axes.bar(places + offset, recall, 0.4, label=f"{name}: {100 * figures['annotation_accuracy']:.1f} %")

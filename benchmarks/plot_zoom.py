@@ -6,10 +6,8 @@ Above without --zoom, below with it. Left: labels right over the steps. Right: w
 when the image is enlarged or made smaller, for which no truth is needed.
 """
 
-import json
-
 import matplotlib
-from results_file import REPOSITORY
+from results_file import REPOSITORY, read_results
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -21,7 +19,7 @@ VIEWS = {"middle, part .75": "enlarged by 1.33", "smaller, part 1.4": "made smal
 
 
 def draw_curves(axes: Axes, run: str) -> None:
-    watched = json.loads((REPOSITORY / "results" / f"{run}.json").read_text())["watched"]
+    watched = read_results(run)["watched"]
     for key, title in CURVES.items():
         axes.plot([line["step"] / 1000 for line in watched], [100 * line[key] for line in watched], label=title)
     axes.set(xlabel="steps (thousands)", ylabel="labels right (%)", ylim=(0, 100))
@@ -30,7 +28,7 @@ def draw_curves(axes: Axes, run: str) -> None:
 
 
 def draw_answers(axes: Axes, run: str) -> None:
-    answers = json.loads((REPOSITORY / "results" / "zoom_answers.json").read_text())["runs"][run]
+    answers = read_results("zoom_answers")["runs"][run]
     names = answers["class_names"]
     for offset, (view, title) in zip((-0.2, 0.2), VIEWS.items(), strict=True):
         table = answers["becomes"][view]

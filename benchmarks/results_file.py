@@ -15,6 +15,11 @@ def commit() -> str:
     return found.stdout.strip()
 
 
+def read_results(name: str) -> dict[str, Any]:
+    """What was measured before, by the name of its file under results/."""
+    return dict(json.loads((REPOSITORY / "results" / f"{name}.json").read_text()))
+
+
 def write_results(out: Path, report: Mapping[str, Any]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report, indent=1, default=lambda value: value.tolist()) + "\n")  # numpy's
