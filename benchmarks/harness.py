@@ -145,10 +145,10 @@ class Observer(Watch):
         sure = probabilities.max(1) >= TRUSTED
         right = probabilities.argmax(1) == self.truth
         line = {"step": step, "minutes": round(self.minutes(), 2), "accuracy": right.mean(), "sure": sure.mean()}
-        line["accuracy_of_sure"] = right[sure].mean() if sure.any() else float("nan")
         noted = ("labeled_loss", "unlabeled_loss", "pseudo_label_rate")
         line |= {name: metrics[name] for name in noted if name in metrics}
-        rounded = {name: round(float(value), 4) for name, value in line.items()}
+        rounded: dict[str, Any] = {name: round(float(value), 4) for name, value in line.items()}
+        rounded["accuracy_of_sure"] = round(float(right[sure].mean()), 4) if sure.any() else None
         confusions = largest_confusions(self.truth, probabilities.argmax(1), self.class_names)
         self.curve.append({**rounded, "confusions": confusions})
 

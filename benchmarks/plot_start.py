@@ -3,8 +3,8 @@
     python benchmarks/plot_start.py         # -> docs/images/first-labels.png
 
 Left: images whose neighbours are mostly of their class, over the minutes of training. Right: how many of the first
-labels are right, the surest first, by a logistic regression that knows 40 labels (heads) and by labels that spread
-among neighbours; the mean over label seeds, and from the worst to the best of them.
+labels are right, the surest first, by a logistic regression that knows 40 labels (heads), by labels that spread among
+neighbours, and by these with known class shares; the mean over label seeds, of the last from the worst to the best too.
 """
 
 import matplotlib
@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 
 CURVES = {"warm_start_wide": ("SimCLR", "C0"), "warm_start_byol": ("BYOL", "C1")}
 COLORS = {name: color for name, color in CURVES.values()}
-STYLES = {"heads": "--", "propagation": "-"}
+SHARES = "propagation, shares"
+STYLES = {"heads": "--", "propagation": ":", SHARES: "-"}
 
 
 def draw_neighbors(axes: Axes) -> None:
@@ -39,7 +40,7 @@ def draw_first_labels(axes: Axes) -> None:
             rows = [run for run in report["runs"] if (run["start"], run["by"]) == (start, by)]
             right = 100 * np.array([run["right_of_surest"] for run in rows])
             axes.plot(places, right.mean(0), style, color=color, label=f"{start}, {by}")
-            if by == "propagation":
+            if by == SHARES:
                 axes.fill_between(places, right.min(0), right.max(0), color=color, alpha=0.15, linewidth=0)
     axes.set(xlabel="of all images, the surest (%)", ylabel="labels right (%)", ylim=(60, 100))
     axes.set_title(f"first labels from 40, {len(rows)} label seeds", fontsize=10)

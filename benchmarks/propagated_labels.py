@@ -3,8 +3,9 @@
     python benchmarks/propagated_labels.py --data cifar10 --seeds 1 2 7 11 12 13 14 15 16 17 \\
         --starts SimCLR=wide.safetensors BYOL=byol.safetensors
 
-For each start and label seed: a logistic regression that knows the given labels, and labels that spread from them among
-neighbours (dpssl.labeling.propagate), both in the start's features. The truth is only counted with.
+For each start and label seed: a logistic regression that knows the given labels, labels that spread from them among
+neighbours (dpssl.labeling.propagate), and these where the classes' shares are taken from the given labels
+(`--class-prior labels`), all in the start's features. The truth is only counted with.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from results_file import REPOSITORY, commit, write_results
 from sklearn.linear_model import LogisticRegression
 from warm_start import neighbor_accuracy
 
+from dpssl.class_prior import label_shares
 from dpssl.config import load_preset, with_values
 from dpssl.data.batches import ImageBank
 from dpssl.data.readers import load_dataset
@@ -79,8 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed, (_, split) in splits.items():
             given, known = split.given_labels, split.labeled
             regression = LogisticRegression(C=REGULARIZATION, max_iter=1000).fit(table[known], given[known])
-            spread = spread_labels(graph, torch.from_numpy(given), dataset.n_classes).numpy()
-            for by, found in (("heads", regression.predict_proba(table)), ("propagation", spread)):
+            shares = torch.from_numpy(label_shares(given, dataset.n_classes))
+            spread, even = (
+                spread_labels(graph, torch.from_numpy(given), dataset.n_classes, known_shares).numpy()
+                for known_shares in (None, shares)
+            )
+            ways = {"heads": regression.predict_proba(table), "propagation": spread, "propagation, shares": even}
+            for by, found in ways.items():
                 rest = np.setdiff1d(np.arange(len(truth)), known)
                 runs.append({"start": name, "seed": seed, "by": by, **scores(found[rest], truth[rest])})
                 print(name, seed, by, runs[-1]["right"], runs[-1]["right_of_surest"][9], flush=True)

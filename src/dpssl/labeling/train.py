@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpssl.class_prior import alignment_prior
+from dpssl.class_prior import ESTIMATED, alignment_prior
 from dpssl.config import Config, LabelingConfig
 from dpssl.data.augment import Augmenter
 from dpssl.data.batches import ImageBank, LabeledImages, draw_any, unlabeled_pool
@@ -139,7 +139,8 @@ def train_lfs(
         propagated = None
         if settings.propagation_steps and start is None:
             watch.say("Step 1 of 3, labels spread among neighbours in the features of the start")
-            propagated = propagated_labels(network.backbone, bank, given_labels, n_classes)
+            known_shares = None if config.label_model.class_prior == ESTIMATED else setup.balance
+            propagated = propagated_labels(network.backbone, bank, given_labels, n_classes, known_shares)
         if start is None and not distributed.on_writer(lambda: watch.has_checkpoint(STAGE_SSL)):
             _run_multiple_choice(setup)
         _run_semi_supervised(setup, propagated)

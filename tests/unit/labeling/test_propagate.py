@@ -82,6 +82,39 @@ def test_the_formula_as_a_slow_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(found[3:], squared / squared.sum(1, keepdims=True), rtol=1e-3, atol=1e-9)
 
 
+def test_shares_that_are_known_are_met() -> None:
+    """A chain of images between two labels, of which one class has three quarters: the border moves."""
+    n_images = 41
+    steps = torch.arange(n_images - 1)
+    places = torch.stack([torch.cat([steps, steps + 1]), torch.cat([steps + 1, steps])])
+    graph = torch.sparse_coo_tensor(places, torch.full((80,), 0.5), (n_images, n_images)).coalesce()
+    labels = torch.full((n_images,), -1)
+    labels[10], labels[30] = 0, 1
+    even = spread_labels(graph, labels, 2, torch.tensor([0.5, 0.5]))
+    np.testing.assert_allclose(even[15:26, 0], even[15:26, 1].flip(0), rtol=1e-3)
+    uneven = spread_labels(graph, labels, 2, torch.tensor([0.75, 0.25]))
+    np.testing.assert_allclose(uneven.mean(0), [0.75, 0.25], rtol=0.02)
+    np.testing.assert_allclose(uneven.sum(1), 1, rtol=1e-6)
+    assert int((uneven.argmax(1) == 0).sum()) > int((even.argmax(1) == 0).sum())
+    assert uneven[30].tolist() == [0, 1]
+
+
+def test_shares_say_nothing_where_no_label_leads() -> None:
+    labels = torch.full((60,), -1)
+    labels[3], labels[7] = 0, 1
+    found = spread_labels(neighbor_graph(two_groups()), labels, 2, torch.tensor([0.5, 0.5]))
+    np.testing.assert_allclose(found[:30].mean(0), [0.5, 0.5], rtol=0.01)
+    assert not found[30:].any()
+
+
+def test_scaling_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One round on two images: their class means are .7 and .3, wanted are .5 each, then the rows sum to 1 again."""
+    monkeypatch.setattr(propagate, "N_SCALINGS", 1)
+    found = propagate.scaled_to(torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.0, 0.0]]), torch.tensor([0.5, 0.5]))
+    first, second = (0.8 / 0.7) / (0.8 / 0.7 + 0.2 / 0.3), (0.6 / 0.7) / (0.6 / 0.7 + 0.4 / 0.3)
+    np.testing.assert_allclose(found, [[first, 1 - first], [second, 1 - second], [0, 0]], rtol=1e-6)
+
+
 class Pixels(nn.Module):
     """A backbone whose feature map is the image."""
 
