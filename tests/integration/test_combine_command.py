@@ -11,6 +11,7 @@ import pytest
 
 from dpssl.combine import _same_warm_start
 from dpssl.config import Config, with_values
+from dpssl.config_file import read_config
 from dpssl.end_model.kinds import kinds_of
 from dpssl.run_folder import RunFolder
 
@@ -219,6 +220,20 @@ def test_training_learns_from_the_trusted_labels(warm_cli: Any, tiny_run: Path, 
         assert done.returncode == 0, done.stderr
     votes = [RunFolder(run).read_votes().confidence for run in runs.values()]
     assert (votes[0] != votes[1]).any()
+
+
+def test_labels_spread_in_it_only_if_asked_for(warm_cli: Any, tiny: list[str], again: Path, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    spread = ("--warm-steps", 2, "--pseudo-labels", "consensus", "--propagation-steps", 2)
+    done = warm_cli("run", *tiny, *spread, "--out", first)
+    assert done.returncode == 0, done.stderr
+    assert "spread among neighbours" in done.stderr
+    for asked, n_steps in (((), 0), (("--propagation-steps", 1), 1)):
+        folder = tmp_path / str(n_steps)
+        done = warm_cli("combine", first, again, "--out", folder, *asked)
+        assert done.returncode == 0, done.stderr
+        assert read_config(RunFolder(folder))[0].labeling.propagation_steps == n_steps
+        assert ("spread among neighbours" in done.stderr) == bool(n_steps)
 
 
 def test_a_stopped_one_goes_on_as_if_nothing_had_happened(

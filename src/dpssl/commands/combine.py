@@ -10,6 +10,8 @@ from dpssl.commands.session import finish, say_start
 from dpssl.config import with_values
 from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
 
+# What is trusted needs no first labels, and is all but what neighbours could tell: docs/combine.md, "What it does".
+UNLIKE_THE_FIRST = {"max_minutes": 0, "propagation_steps": 0, "propagation_veto": False}
 SECTIONS = ("run", "augment", "optim", "warm_start", "labeling", "label_model", "end_model")
 
 
@@ -25,7 +27,7 @@ def run_combine(chosen: dict[str, Any]) -> int:
     parents = [open_run(source, writes=False) for source in chosen["sources"]]
     torch.set_num_threads(threads)  # each was opened with its own
     highest = max(parent.config.run.repeat for parent in parents)
-    config = with_values(parents[0].config, {"repeat": highest + 1, "max_minutes": 0, **chosen["set"]})
+    config = with_values(parents[0].config, {"repeat": highest + 1, **UNLIKE_THE_FIRST, **chosen["set"]})
     run = start_combined(parents, config, chosen["out"], chosen["trust"], chosen["unexplained"])
     del parents  # their images
     say_start(run)
