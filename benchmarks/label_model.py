@@ -2,9 +2,9 @@
 
     python benchmarks/label_model.py [--quick] [--parts synthetic real scale] [--seeds 0 1 2 3 4] [--out FILE]
 
-Synthetic votes come from ../shared/tools/votes.py, beside the checkout, real ones from ../shared/data/votes and
-results/votes. Every model sees the same votes; the 40 (4 per class) labelled rows of the synthetic sets go to the
-models that take labels, the truth of the others to none. Peers: the `bench` extra (snorkel, crowd-kit, cleanlab).
+Synthetic votes come from ../shared/tools/votes.py, beside the checkout, real ones from ../shared/data/votes. Every
+model sees the same votes; the 40 (4 per class) labelled rows of the synthetic sets go to the models that take labels, the
+truth of the others to none. Peers: the `bench` extra (snorkel, crowd-kit, cleanlab).
 FlyingSquid is not on the package registry; our vectorised one-versus-all triplets stand for it and are named so.
 
 Seconds are CPU seconds of the process (all threads), so that other work on the machine does not count; what to read
@@ -195,14 +195,10 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def real_sets() -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Name, votes and gold labels: shared sets, and 10,000 images of CIFAR-10 as two of our runs, and both, vote."""
+    """Name, votes and gold labels of the shared sets; those of our own runs are in benchmarks/own_votes.py."""
     for path in sorted((SHARED / "data" / "votes").glob("*.npz")):
         with np.load(path) as archive:
             yield path.stem, archive["L"], archive["y"]
-    kept = {path.stem: dict(np.load(path)) for path in sorted((REPOSITORY / "results" / "votes").glob("*.npz"))}
-    for name, file in kept.items():
-        yield name, file["votes"], file["truth"]
-    yield "both runs", np.concatenate([file["votes"] for file in kept.values()], 1), next(iter(kept.values()))["truth"]
 
 
 def run_real(epochs: int) -> list[dict[str, Any]]:

@@ -106,3 +106,23 @@ def test_pictures_of_a_time_budget(benchmark_script: Script) -> None:
     assert np.bincount(pictures.truth[pictures.labeled]).tolist() == [script.PER_CLASS] * 10
     others = script.run_sklearn(pictures)
     assert all(0.5 < score < 1 for score in others.values())
+
+
+def test_the_surest_of_each_class_by_hand(benchmark_script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of each class. The surest 0 is right; three are next, one of them wrong. Both of class 1 are right."""
+    script = benchmark_script("own_votes")
+    monkeypatch.setattr(script, "N_SUREST", 2)
+    confidence = np.array([0.9, 0.8, 0.8, 0.8, 0.7, 0.7, 0.6])
+    labels, truth = np.array([0, 0, 0, 0, 1, 1, 0]), np.array([0, 0, 1, 0, 1, 1, 1])
+    soft_labels = np.where(labels[:, None] == np.arange(2), confidence[:, None], 1 - confidence[:, None])
+    assert script.accuracy_of_surest(soft_labels, truth) == pytest.approx((1 + 2 / 3 + 1 + 1) / 4)
+
+
+def test_confidences_tell_the_surest_labels_of_our_own_runs(benchmark_script: Script, tmp_path: Path) -> None:
+    script, out = benchmark_script("own_votes"), tmp_path / "own.json"
+    script.main(["--models", script.OURS, script.WITH_CONFIDENCES, "--out", str(out)])
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 2 * len({row["set"] for row in rows}) > 4
+    for votes_alone, with_confidences in zip(rows[::2], rows[1::2], strict=True):
+        assert with_confidences["accuracy"] == pytest.approx(votes_alone["accuracy"], abs=0.005)
+        assert with_confidences["accuracy_of_surest"] > votes_alone["accuracy_of_surest"] + 0.05
