@@ -3,8 +3,8 @@
     python benchmarks/label_model.py [--quick] [--parts synthetic real scale] [--seeds 0 1 2 3 4] [--out FILE]
 
 Synthetic votes come from ../shared/tools/votes.py, beside the checkout, real ones from ../shared/data/votes. Every
-model sees the same votes; the 40 (4 per class) labelled rows of the synthetic sets go to the models that take labels, the
-truth of the others to none. Peers: the `bench` extra (snorkel, crowd-kit, cleanlab).
+model sees the same votes; the 40 (4 per class) labelled rows of the synthetic sets go to the models that take labels,
+the truth of the others to none. Peers: the `bench` extra (snorkel, crowd-kit, cleanlab).
 FlyingSquid is not on the package registry; our vectorised one-versus-all triplets stand for it and are named so.
 
 Seconds are CPU seconds of the process (all threads), so that other work on the machine does not count; what to read
