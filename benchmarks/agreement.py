@@ -3,7 +3,8 @@
     python benchmarks/agreement.py runs/plain runs/zoomed       # -> results/agreement.json
 
 What `dpssl combine` would train on, scored with the truth: with every run's full say, and where a run has none between
-classes that it tells apart by size. Beside it what label models make of the votes of all runs put side by side.
+classes that it tells apart by size. Beside it what label models make of the votes of all runs put side by side, where
+all have votes (runs of `dpssl fit` have none).
 """
 
 import argparse
@@ -19,6 +20,7 @@ from dpssl.audit import pairs_without_say
 from dpssl.label_model import LabelModel, confidence_for
 from dpssl.label_model.together import common_labels, surest, without_say
 from dpssl.metrics import log_loss
+from dpssl.pipeline import VOTES
 from dpssl.runs import Run, open_run
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -72,7 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(runs) > 1:
         together = " and ".join(names)
         no_say = pairs_without_say(runs, torch.device("cpu"), "auto")
-        report[together] = scored(runs) | {"one_label_model": one_label_model(runs)}
+        report[together] = scored(runs)
+        if all(run.folder.has(VOTES) for run in runs):
+            report[together]["one_label_model"] = one_label_model(runs)
         report[f"{together}, no say by size"] = scored(runs, no_say) | {"no_say": no_say}
     for name, figures in report.items():
         print(name, figures)
