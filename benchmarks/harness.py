@@ -50,7 +50,8 @@ FIXED = {**LONGER, "pseudo_labels": "consensus"}
 AVERAGED = {**FIXED, "feature_transform": False}
 RESNET_18 = {"depth": 21, "width": 4, "strides": [1, 2, 2, 2], "window": 2000}  # its norms before the convolutions
 ZOOMED = {**FIXED, **RESNET_18, "adaptive_threshold": True, "zoom": 1.6, "window": 1000}
-PROPAGATED, HEADS_FIRST = {"propagation_steps": 3000, "mcl_gradient": 0.0}, {"heads_first": 200}
+PROPAGATED = {**ZOOMED, "steps": 6000, "propagation_steps": 3000, "mcl_gradient": 0.0}
+KEPT = {**PROPAGATED, "rescale_start": True, "heads_first": 200}
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [
@@ -103,21 +104,14 @@ PLANS: dict[str, list[Job]] = {
     ],
     # From a start by BYOL: labels that spread among its neighbours, and what keeps the first steps from undoing it.
     "propagation-40": [
-        ("no propagation", DP_SSL, ZOOMED),
-        ("no propagation, start kept in the first phase", DP_SSL, {**ZOOMED, "mcl_gradient": 0.0}),
-        ("propagation", DP_SSL, {**ZOOMED, **PROPAGATED}),
-        ("propagation, rescaled", DP_SSL, {**ZOOMED, **PROPAGATED, "rescale_start": True}),
-        ("propagation, rescaled, heads first", DP_SSL, {**ZOOMED, **PROPAGATED, "rescale_start": True, **HEADS_FIRST}),
-        (
-            "propagation with a veto, rescaled, heads first",
-            DP_SSL,
-            {**ZOOMED, **PROPAGATED, "rescale_start": True, **HEADS_FIRST, "propagation_veto": True},
-        ),
-        (
-            "no propagation, rescaled, heads first",
-            DP_SSL,
-            {**ZOOMED, "mcl_gradient": 0.0, "rescale_start": True, **HEADS_FIRST},
-        ),
+        ("no propagation", DP_SSL, {**ZOOMED, "steps": 6000}),
+        ("no propagation, start kept in the first phase", DP_SSL, {**PROPAGATED, "propagation_steps": 0}),
+        ("propagation", DP_SSL, PROPAGATED),
+        ("propagation, rescaled", DP_SSL, {**PROPAGATED, "rescale_start": True}),
+        ("propagation, rescaled, heads first", DP_SSL, KEPT),
+        ("propagation, rescaled, heads first, even classes", DP_SSL, {**KEPT, "class_prior": "labels"}),
+        ("propagation with a veto, rescaled, heads first", DP_SSL, {**KEPT, "propagation_veto": True}),
+        ("no propagation, rescaled, heads first", DP_SSL, {**KEPT, "propagation_steps": 0}),
         ("FixMatch, rescaled", "fixmatch", {**LONGER, **RESNET_18, "zoom": 1.6, "rescale_start": True}),
     ],
 }

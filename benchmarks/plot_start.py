@@ -1,10 +1,13 @@
-"""Draw what starts that have seen no label know of the classes: results/warm_start_*.json and propagated_labels.json.
+"""Draw what starts that have seen no label know of the classes, and what step 1 makes of it.
+
+Reads results/warm_start_*.json, propagated_labels.json and harness_propagation_40.json.
 
     python benchmarks/plot_start.py         # -> docs/images/first-labels.png
 
-Left: images whose neighbours are mostly of their class, over the minutes of training. Right: how many of the first
+Left: images whose neighbours are mostly of their class, over the minutes of training. Middle: how many of the first
 labels are right, the surest first, by a logistic regression that knows 40 labels (heads), by labels that spread among
 neighbours, and by these with known class shares; the mean over label seeds, of the last from the worst to the best too.
+Right: what step 1 makes of them in 6,000 steps from BYOL's start.
 """
 
 import matplotlib
@@ -19,6 +22,14 @@ CURVES = {"warm_start_wide": ("SimCLR", "C0"), "warm_start_byol": ("BYOL", "C1")
 COLORS = {name: color for name, color in CURVES.values()}
 SHARES = "propagation, shares"
 STYLES = {"heads": "--", "propagation": ":", SHARES: "-"}
+
+SEEDS = (12, 16)
+RUNS = {
+    "propagation, rescaled, heads first, even classes": ("propagation, shares", "-"),
+    "propagation, rescaled, heads first": ("propagation", ":"),
+    "propagation with a veto, rescaled, heads first": ("propagation, veto", "-."),
+    "no propagation, rescaled, heads first": ("none", "--"),
+}
 
 
 def draw_neighbors(axes: Axes) -> None:
@@ -48,10 +59,25 @@ def draw_first_labels(axes: Axes) -> None:
     axes.grid(alpha=0.3)
 
 
+def draw_step_one(axes: Axes) -> None:
+    for run in read_results("harness_propagation_40")["runs"]:
+        if run["name"] not in RUNS:
+            continue
+        name, style = RUNS[run["name"]]
+        steps, right = zip(*((line["step"], 100 * line["accuracy"]) for line in run["curve"]), strict=True)
+        label = f"label seed {run['seed']}, {name}"
+        axes.plot(steps, right, style, marker=".", color=f"C{SEEDS.index(run['seed']) + 2}", label=label)
+    axes.set(xlabel="steps of step 1", ylabel="labels right (%)", ylim=(0, 100))
+    axes.set_title("ResNet-18 from BYOL's start, 40 labels", fontsize=10)
+    axes.legend(loc="center left", bbox_to_anchor=(0, 0.56), fontsize=8)
+    axes.grid(alpha=0.3)
+
+
 def main() -> None:
-    figure, panels = pyplot.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    figure, panels = pyplot.subplots(1, 3, figsize=(15, 3.8), layout="constrained")
     draw_neighbors(panels[0])
     draw_first_labels(panels[1])
+    draw_step_one(panels[2])
     figure.savefig(REPOSITORY / "docs" / "images" / "first-labels.png", dpi=110)
 
 
