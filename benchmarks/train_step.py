@@ -33,10 +33,15 @@ from dpssl.training.watch import Watch
 
 BASE = {"compile": True, "fresh_statistics": False, "mcl_max_steps": 2, "mcl_min_steps": 1}
 FIXMATCH = {"n_lfs": 1, "mcl": False, "feature_transform": False, "backbone_gradient": "sum"}
+RESNET_18 = {"depth": 21, "width": 4, "strides": (1, 2, 2, 2)}
 CASES: dict[str, tuple[dict[str, Any], int]] = {  # settings, image side
     "step 1, K = 50, WRN-28-2": ({}, 32),
     "step 1, K = 50, WRN-28-2, weak views apart": ({"joint_forward": False}, 32),
+    "step 1, K = 50, WRN-28-2, backward without weak views": ({"weak_gradient": False}, 32),
     "FixMatch, K = 1, WRN-28-2": (FIXMATCH, 32),
+    "FixMatch, K = 1, WRN-28-2, backward without weak views": ({**FIXMATCH, "weak_gradient": False}, 32),
+    "step 1, K = 50, ResNet-18": (RESNET_18, 32),
+    "step 1, K = 50, ResNet-18, backward without weak views": ({**RESNET_18, "weak_gradient": False}, 32),
     "step 1, K = 50, WRN-28-8": ({"width": 8}, 32),
     "step 1, K = 50, WRN-37-2, 96 px": ({"depth": 37, "strides": (1, 2, 2, 2)}, 96),
 }
@@ -78,7 +83,7 @@ def time_step_one(settings: dict[str, Any], side: int, n_steps: int, device: tor
     batch, ratio = config.labeling.batch_size, config.labeling.unlabeled_ratio
     n_learnt, n_images = batch * (1 + ratio), batch * (1 + 2 * ratio)
     read = torch.compile(network.read, dynamic=False)
-    forward = view_forward(network.backbone, read, n_learnt, config.labeling.joint_forward)
+    forward = view_forward(network.backbone, read, n_learnt, config.labeling)
     parts = {
         "augmentation": time_augmentation(config, bank, weak=batch * (1 + ratio), strong=batch * ratio),
         **time_network(config, network, forward, bank, n_images),

@@ -4,7 +4,7 @@ import torch
 
 from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.class_prior import check_class_prior, class_prior
-from dpssl.config import DP_SSL, Config, flag
+from dpssl.config import DP_SSL, WIDE_RESNET, Config, flag
 from dpssl.data.split import Split, every_known_label
 from dpssl.data.table import Dataset
 from dpssl.end_model.train import build_classifier
@@ -24,6 +24,10 @@ def check(config: Config) -> None:
         require_tensorboard()
     if config.labeling.mcl:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
+    if not config.labeling.weak_gradient and config.backbone.backbone != WIDE_RESNET:
+        raise InputError(
+            f"--weak-gradient false: only with --backbone {WIDE_RESNET}, whose backward pass can leave images out"
+        )
     with torch.device("meta"):  # the shapes alone
         build_network(config, n_classes=2, n_channels=1)
         _check_end_model(config)

@@ -158,7 +158,10 @@ BYOL = [*WARM, "--warm-method", "byol", *CONSENSUS, "--propagation-steps", 3]
 SUREST = [*CONSENSUS, "--surest-first", 1, "--heads-first", 1]
 
 
-@pytest.mark.parametrize("more", [[], ["--joint-forward", "false"], WARM, BYOL, SUREST])
+APART, LEFT_OUT = ["--joint-forward", "false"], ["--weak-gradient", "false"]
+
+
+@pytest.mark.parametrize("more", [[], APART, LEFT_OUT, WARM, BYOL, SUREST])
 def test_in_float64_two_processes_and_one_agree_to_the_last_digits(
     together: Together, flags: list[str], tmp_path: Path, more: list[object]
 ) -> None:

@@ -19,6 +19,7 @@ from dpssl.data.batches import ImageBank
 from dpssl.errors import InputError
 from dpssl.nets.classifier import Classifier
 from dpssl.nets.pooling import average_pool
+from dpssl.nets.target_views import is_one_pass, learnt_and_targets
 from dpssl.training.precision import autocast, compiles
 from dpssl.training.step import LossAndMetrics
 
@@ -97,8 +98,8 @@ class Learner:
     def logits(self, *views: Tensor, n_targets: int = 0) -> tuple[Tensor, ...]:
         """Logits (B, C) of each of several batches of uint8 images, from one forward pass.
 
-        The last `n_targets` batches only make targets: their logits carry no gradient, and with `--joint-forward false`
-        they pass through the network apart, which spares their backward pass.
+        The last `n_targets` batches only make targets: their logits carry no gradient, and with `--weak-gradient false`
+        or `--joint-forward false` they have no part in the backward pass.
         """
         logits, _ = self.logits_and_features(*views, n_targets=n_targets)
         return logits
@@ -108,12 +109,12 @@ class Learner:
         sizes = [len(view) for view in views]
         n_learnt = sum(sizes[: len(sizes) - n_targets])
         inputs = self.inputs(torch.cat(views))
-        if self.config.labeling.joint_forward or n_learnt == len(inputs):
+        if is_one_pass(self.config.labeling) or n_learnt == len(inputs):
             features = self.features_of(inputs)
         else:
-            with torch.no_grad():
-                targets = self.features_of(inputs[n_learnt:])
-            features = torch.cat([self.features_of(inputs[:n_learnt]), targets])
+            with autocast(inputs.device, self.config.optim.precision):
+                parts = learnt_and_targets(self.network.backbone, inputs, n_learnt, self.config.labeling)
+                features = torch.cat([average_pool(part).float() for part in parts])
         logits = self.head(features)
 
         def of_each(rows: Tensor) -> tuple[Tensor, ...]:

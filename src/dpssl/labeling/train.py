@@ -28,6 +28,7 @@ from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads, scale_gradient
 from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.shared_batch_norm import share_batch_statistics
+from dpssl.nets.target_views import is_one_pass, learnt_and_targets
 from dpssl.training import distributed
 from dpssl.training.optim import FlatSGD
 from dpssl.training.precision import autocast, batch_that_fits, compiles
@@ -228,7 +229,7 @@ def _run_semi_supervised(setup: _Setup, propagated: Tensor | None) -> None:
     compiled = compiles(device, config.optim.compile)
     augment = Augmenter(config.augment, generator, compiled, feed.share)
     read = torch.compile(network.read, dynamic=False) if compiled else network.read
-    forward = view_forward(network.backbone, read, n_labeled + n_unlabeled, runs_jointly(settings))
+    forward = view_forward(network.backbone, read, n_labeled + n_unlabeled, settings)
 
     def compute() -> LossAndMetrics:
         positions, images = feed.batch()
@@ -253,29 +254,25 @@ def _run_semi_supervised(setup: _Setup, propagated: Tensor | None) -> None:
     train_stage(stage, compute, state, setup.watch, feed=feed)
 
 
-def runs_jointly(settings: LabelingConfig) -> bool:
-    """Whether the weak views of the unlabelled images pass through the network together with the others."""
-    return settings.joint_forward or settings.abstain_view == "weak"
-
-
 def view_forward(
-    backbone: nn.Module, read: Callable[[Tensor], Tensor], n_learnt: int, joint: bool
+    backbone: nn.Module, read: Callable[[Tensor], Tensor], n_learnt: int, settings: LabelingConfig
 ) -> Callable[[Tensor, Tensor | None], Tensor]:
     """The network over a batch whose first `n_learnt` images are learnt from; the rest only make pseudo-labels.
 
-    In one joint pass, as FixMatch has it, all share the batch statistics. Apart, the rest have statistics of their own
-    and need no backward pass. The second argument, where given, multiplies the backbone's gradient.
+    The second argument, where given, multiplies the backbone's gradient.
     """
 
-    def learnt(images: Tensor, gradient: Tensor | None) -> Tensor:
-        features = backbone(images)
-        return read(features if gradient is None else scale_gradient(features, gradient))
+    one_pass = settings.abstain_view == "weak" or is_one_pass(settings)  # what abstains there is learnt from
+
+    def scaled(features: Tensor, gradient: Tensor | None) -> Tensor:
+        return features if gradient is None else scale_gradient(features, gradient)
 
     def forward(images: Tensor, gradient: Tensor | None = None) -> Tensor:
-        if joint:
-            return learnt(images, gradient)
+        if one_pass:
+            return read(scaled(backbone(images), gradient))
+        learnt, targets = learnt_and_targets(backbone, images, n_learnt, settings)
         with torch.no_grad():
-            rest = read(backbone(images[n_learnt:]))
-        return torch.cat([learnt(images[:n_learnt], gradient), rest])
+            rest = read(targets)
+        return torch.cat([read(scaled(learnt, gradient)), rest])
 
     return forward

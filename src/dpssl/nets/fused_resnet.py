@@ -1,7 +1,9 @@
 """The training pass of the Wide ResNet, forward and backward by hand: the same mathematics in fewer passes.
 
-Every tensor between two convolutions is touched by the kernels of nets.norm_kernels alone, and narrow convolutions are
-those of nets.conv_kernels. Without a gradient (torch.no_grad) the same pass keeps nothing.
+On a GPU every tensor between two convolutions is touched by the kernels of nets.norm_kernels alone, and narrow
+convolutions are those of nets.conv_kernels; on a CPU torch's own functions do it all. Without a gradient
+(torch.no_grad) the same pass keeps nothing. Images of which nothing is learnt may go along for their batch statistics;
+they are left out of the backward pass.
 """
 
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from dpssl.nets import conv_kernels
 from dpssl.nets import norm_kernels as kernels
@@ -26,25 +29,45 @@ class _Normed(NamedTuple):
 
     rows: Tensor
     norm: Norm
-    n_rows: int  # that entered the statistics
 
 
 def train_pass(network: "WideResNet", images: Tensor) -> Tensor:
     """Feature map (B, D, h, w) in training mode: batch statistics, which move the running ones."""
+    return split_pass(network, images, len(images))[0]
+
+
+def split_pass(network: "WideResNet", images: Tensor, n_learnt: int) -> tuple[Tensor, Tensor]:
+    """The same of the first `n_learnt` images, and of the others, of which nothing is learnt.
+
+    All of them make the batch statistics. The backward pass takes the first alone, the derivatives of the statistics
+    too, as if these were of the first alone.
+    """
     if not torch.is_grad_enabled():
-        return _Tape(network, images, keeps=False).forward(images)
-    return cast(Tensor, _TrainPass.apply(images, network, *network.parameters()))  # type: ignore[no-untyped-call]
+        features = _Tape(network, images, keeps=False).forward(images)
+        return features[:n_learnt], features[n_learnt:]
+    found = _TrainPass.apply(images, n_learnt, network, *network.parameters())  # type: ignore[no-untyped-call]
+    return cast(tuple[Tensor, Tensor], found)
+
+
+def uses_library(network: "WideResNet", images: Tensor) -> bool:
+    """Whether torch's own batch norm does it: on a CPU, unless several processes share a batch."""
+    return not images.is_cuda and not isinstance(network.bn, SharedBatchNorm)
 
 
 class _TrainPass(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, network: "WideResNet", *parameters: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, images: Tensor, n_learnt: int, network: "WideResNet", *parameters: Tensor
+    ) -> tuple[Tensor, Tensor]:
         ctx.tape = _Tape(network, images)
-        return cast(Tensor, ctx.tape.forward(images))
+        features = ctx.tape.forward(images)
+        learnt, rest = features[:n_learnt], features[n_learnt:]
+        ctx.mark_non_differentiable(rest)
+        return learnt, rest
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return (None, None, *ctx.tape.backward(gradient))
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, None, None, *ctx.tape.backward(gradients[0]))
 
 
 class _Tape:
@@ -57,6 +80,7 @@ class _Tape:
         self.side_stream: torch.cuda.Stream | None = None
         self.weights = {module: module.weight.to(self.dtype) for module in _convolutions(network)}
         self.slope = network.leaky_slope
+        self.by_library = uses_library(network, images)
 
     # ---------------------------------------------------------------------------------------------------------- forward
 
@@ -88,6 +112,8 @@ class _Tape:
 
     def _norm(self, bn: nn.BatchNorm2d, x: Tensor, other: Tensor | None) -> tuple[Tensor, Tensor]:
         """x + other, and its normalised and activated form."""
+        if self.by_library:
+            return self._norm_by_library(bn, x if other is None else x + other)
         rows, partials = kernels.add_and_sum(as_rows(x), None if other is None else as_rows(other))
         n_rows = len(rows)
         if isinstance(bn, SharedBatchNorm):
@@ -103,13 +129,21 @@ class _Tape:
             bn.eps,
         )
         cast(Tensor, bn.num_batches_tracked).add_(1)
-        self._save(_Normed(rows, norm, n_rows))
+        self._save(_Normed(rows, norm))
         return like(rows, x), like(kernels.normalize(rows, norm, self.slope), x)
+
+    def _norm_by_library(self, bn: nn.BatchNorm2d, x: Tensor) -> tuple[Tensor, Tensor]:
+        running = bn.running_mean, bn.running_var
+        y, *statistics = aten.native_batch_norm(x, bn.weight, bn.bias, *running, True, bn.momentum, bn.eps)
+        cast(Tensor, bn.num_batches_tracked).add_(1)
+        activated = F.leaky_relu(y, self.slope)
+        self._save((x, activated, statistics))
+        return x, activated
 
     # --------------------------------------------------------------------------------------------------------- backward
 
     def backward(self, gradient: Tensor) -> list[Tensor]:
-        """Gradients in the order of network.parameters().
+        """Gradients in the order of network.parameters(), from that of the feature maps of the first images.
 
         Weight gradients are needed last of all, so on a GPU they run beside the chain of input gradients.
         """
@@ -128,14 +162,14 @@ class _Tape:
                 dx = self._norm_back(block.bn1, dhidden + dshortcut, None, found)
             else:
                 dx = self._norm_back(block.bn1, dhidden, dshortcut, found)
-        self._weight_gradient(network.stem, dx, self.saved.pop(), found)
+        self._weight_gradient(network.stem, dx, self.saved.pop()[: len(dx)], found)
         if self.side_stream is not None:
             torch.cuda.current_stream().wait_stream(self.side_stream)
         self.in_use.clear()
         return [found[parameter] for parameter in network.parameters()]
 
     def _convolve_back(self, conv: nn.Conv2d, dy: Tensor, found: dict[Tensor, Tensor]) -> Tensor:
-        x, weight = self.saved.pop(), self.weights[conv]
+        x, weight = self.saved.pop()[: len(dy)], self.weights[conv]
         self._weight_gradient(conv, dy, x, found)
         if _is_plain(conv) and conv_kernels.fits(dy, weight.transpose(0, 1)):
             return conv_kernels.input_gradient(dy, weight)
@@ -162,14 +196,29 @@ class _Tape:
         )
 
     def _norm_back(self, bn: nn.BatchNorm2d, dy: Tensor, skip: Tensor | None, found: dict[Tensor, Tensor]) -> Tensor:
-        rows, norm, n_rows = self.saved.pop()
-        dy_rows = as_rows(dy)
+        if self.by_library:
+            return self._norm_back_by_library(bn, dy, skip, found)
+        saved: _Normed = self.saved.pop()
+        dy_rows, norm = as_rows(dy), saved.norm
+        n_rows = len(dy_rows)
+        rows = saved.rows[:n_rows]
         sums = kernels.sum_gradient(dy_rows, rows, norm, self.slope)
         found[bn.bias], found[bn.weight] = sums[0], sums[1]
         if isinstance(bn, SharedBatchNorm):
-            sums = bn.add_up(sums.clone())
+            sums, n_rows = bn.add_up(sums.clone()), n_rows * bn.share.size
         skip_rows = None if skip is None else as_rows(skip)
         return like(kernels.input_gradient(dy_rows, rows, norm, sums, n_rows, self.slope, skip_rows), dy)
+
+    def _norm_back_by_library(
+        self, bn: nn.BatchNorm2d, dy: Tensor, skip: Tensor | None, found: dict[Tensor, Tensor]
+    ) -> Tensor:
+        x, activated, statistics = self.saved.pop()
+        dz = aten.leaky_relu_backward(dy, activated[: len(dy)], self.slope, True)
+        running = bn.running_mean, bn.running_var
+        dx, found[bn.weight], found[bn.bias] = aten.native_batch_norm_backward(
+            dz, x[: len(dy)], bn.weight, *running, *statistics, True, bn.eps, [True, True, True]
+        )
+        return cast(Tensor, dx if skip is None else dx + skip)
 
 
 def _is_plain(conv: nn.Conv2d) -> bool:

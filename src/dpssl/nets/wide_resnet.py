@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpssl.errors import InputError
-from dpssl.nets.fused_resnet import train_pass
+from dpssl.nets.fused_resnet import split_pass, train_pass
 from dpssl.nets.norm_kernels import channels_fit
 
 LEAKY_SLOPE = 0.1
@@ -117,6 +117,13 @@ class WideResNet(nn.Module):
             return train_pass(self, images)
         features: Tensor = self.blocks(self.stem(images))
         return F.leaky_relu(self.bn(features), LEAKY_SLOPE)
+
+    def split_forward(self, images: Tensor, n_learnt: int) -> tuple[Tensor, Tensor]:
+        """In training: feature maps of the first `n_learnt` images, and of the others, which have no gradient.
+
+        The others only make targets, and enter the batch statistics: they have no part in the backward pass.
+        """
+        return split_pass(self, images, n_learnt)
 
 
 def initialize(network: nn.Module, generator: torch.Generator) -> None:

@@ -17,7 +17,10 @@ from dpssl.errors import InputError
 END_MODEL_SHARE = 4  # one in so many of DP-SSL's steps trains the end model
 ORACLE = "oracle-regularizer"
 # What other systems take of DP-SSL's own sections.
-SHARED = ("steps", "batch_size", "unlabeled_ratio", "labeled_in_unlabeled", "window", "joint_forward", "class_prior")
+SHARED = (
+    *("steps", "batch_size", "unlabeled_ratio", "labeled_in_unlabeled", "window"),
+    *("joint_forward", "weak_gradient", "class_prior"),
+)
 # What a cell may change against its preset, by the name that stands in its file name and in --cells.
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -29,7 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 # Settings that came later: runs from before go on where these have their defaults.
 LATER = (
     *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "propagation_steps", "propagation_veto"),
-    *("end_depth", "end_width", "end_strides"),
+    *("end_depth", "end_width", "end_strides", "weak_gradient"),
 )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from dpssl.nets import conv_kernels
+from dpssl.nets import conv_kernels, fused_resnet
 from dpssl.nets import norm_kernels as kernels
 from dpssl.nets.fused_resnet import train_pass
 from dpssl.nets.wide_resnet import LEAKY_SLOPE, WideResNet, initialize
@@ -39,6 +39,12 @@ def by_modules(network: WideResNet, images: Tensor) -> Tensor:
     return F.leaky_relu(network.bn(network.blocks(network.stem(images))), LEAKY_SLOPE)
 
 
+@pytest.fixture(params=[True, False], ids=["by torch", "by our formulas"])
+def by_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_resnet, "uses_library", lambda *_: request.param)
+
+
+@pytest.mark.usefixtures("by_library")
 @pytest.mark.parametrize("width", [1, 2, 3])  # 3: channels that no kernel takes
 @pytest.mark.parametrize("strides", [(1, 2, 2), (1, 1, 2)])
 def test_the_whole_batch_gives_what_the_modules_give(width: int, strides: tuple[int, ...]) -> None:
@@ -55,6 +61,49 @@ def test_the_whole_batch_gives_what_the_modules_give(width: int, strides: tuple[
     ):
         torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
     for (name, a), b in zip(network.named_buffers(), reference.buffers(), strict=True):
+        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
+
+
+class LearntStatistics(nn.BatchNorm2d):
+    """Normalises by the statistics of all images; their derivatives are those of the first `n_learnt` images."""
+
+    n_learnt = 4
+
+    def forward(self, x: Tensor) -> Tensor:
+        variance, mean = torch.var_mean(x.detach(), (0, 2, 3), correction=0, keepdim=True)
+        learnt = x[: self.n_learnt]
+        moved_mean = learnt.mean((0, 2, 3), keepdim=True)
+        moved_variance = (learnt - mean).square().mean((0, 2, 3), keepdim=True)
+        mean = mean + moved_mean - moved_mean.detach()
+        variance = variance + moved_variance - moved_variance.detach()
+        scale, shift = (parameter.view(1, -1, 1, 1) for parameter in (self.weight, self.bias))
+        return (x - mean) / (variance + self.eps).sqrt() * scale + shift
+
+
+@pytest.mark.usefixtures("by_library")
+def test_images_that_only_make_targets_enter_the_statistics_alone() -> None:
+    """Beside autograd through norms that say what of the statistics moves."""
+    network = network_of(2)
+    reference, whole = copy.deepcopy(network), copy.deepcopy(network)
+    for module in reference.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.__class__ = LearntStatistics
+    images, gradient = images_and_gradient(network)
+    n_learnt = LearntStatistics.n_learnt
+    learnt, targets = network.split_forward(images, n_learnt)
+    assert learnt.requires_grad
+    assert not targets.requires_grad
+    expected = by_modules(whole, images)
+    torch.testing.assert_close(torch.cat([learnt, targets]), expected)
+    for (name, a), b in zip(network.named_buffers(), whole.buffers(), strict=True):
+        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
+    of_reference = by_modules(reference, images)[:n_learnt]
+    for name, a, b in zip(
+        dict(network.named_parameters()),
+        torch.autograd.grad(learnt, list(network.parameters()), gradient[:n_learnt]),
+        torch.autograd.grad(of_reference, list(reference.parameters()), gradient[:n_learnt]),
+        strict=True,
+    ):
         torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
 
 
