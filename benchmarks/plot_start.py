@@ -23,7 +23,6 @@ COLORS = {name: color for name, color in CURVES.values()}
 SHARES = "propagation, shares"
 STYLES = {"heads": "--", "propagation": ":", SHARES: "-"}
 
-SEEDS = (12, 16)
 RUNS = {
     "propagation, rescaled, heads first, even classes": ("propagation, shares", "-"),
     "propagation, rescaled, heads first": ("propagation", ":"),
@@ -60,13 +59,13 @@ def draw_first_labels(axes: Axes) -> None:
 
 
 def draw_step_one(axes: Axes) -> None:
-    for run in read_results("harness_propagation_40")["runs"]:
-        if run["name"] not in RUNS:
-            continue
+    runs = [run for run in read_results("harness_propagation_40")["runs"] if run["name"] in RUNS]
+    seeds = sorted({run["seed"] for run in runs})
+    for run in runs:
         name, style = RUNS[run["name"]]
         steps, right = zip(*((line["step"], 100 * line["accuracy"]) for line in run["curve"]), strict=True)
         label = f"label seed {run['seed']}, {name}"
-        axes.plot(steps, right, style, marker=".", color=f"C{SEEDS.index(run['seed']) + 2}", label=label)
+        axes.plot(steps, right, style, marker=".", color=f"C{seeds.index(run['seed']) + 2}", label=label)
     axes.set(xlabel="steps of step 1", ylabel="labels right (%)", ylim=(0, 100))
     axes.set_title("ResNet-18 from BYOL's start, 40 labels", fontsize=10)
     axes.legend(loc="center left", bbox_to_anchor=(0, 0.56), fontsize=8)

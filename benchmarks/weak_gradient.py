@@ -1,6 +1,6 @@
 """What the backward pass loses and spares where weak views have no part in it -> results/weak_gradient.json.
 
-    python benchmarks/weak_gradient.py --data cifar10 --set depth=10 width=2 batch_size=16
+    python benchmarks/weak_gradient.py --data cifar10 --set depth=10 width=2 batch_size=8
     python benchmarks/weak_gradient.py --data cifar10 --preset cifar10-40 --set 'backbone_weights="byol.safetensors"'
 
 FixMatch's gradient on the same images, views and weights in three ways: through the weak views too (`whole`), without
@@ -71,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     parameters = list(network.parameters())
     convolutions = [i for i, parameter in enumerate(parameters) if parameter.ndim == 4]
-    biases = [i for i, (name, p) in enumerate(network.backbone.named_parameters()) if p.ndim == 1 and "bias" in name]
+    names = [name for name, _ in network.named_parameters()]
+    biases = [i for i, name in enumerate(names) if name.startswith("backbone.") and name.endswith(".bias")]
     optimizer = torch.optim.SGD(parameters, config.optim.learning_rate, config.optim.momentum, nesterov=True)
 
     def gradient(way: str, batch: Any) -> list[Tensor]:

@@ -24,10 +24,8 @@ def check(config: Config) -> None:
         require_tensorboard()
     if config.labeling.mcl:
         count_specialists(config.labeling.n_lfs, config.labeling.specialist_ratio)
-    if not config.labeling.weak_gradient and config.backbone.backbone != WIDE_RESNET:
-        raise InputError(
-            f"--weak-gradient false: only with --backbone {WIDE_RESNET}, whose backward pass can leave images out"
-        )
+    if not config.labeling.weak_gradient:
+        _check_left_out(config)
     with torch.device("meta"):  # the shapes alone
         build_network(config, n_classes=2, n_channels=1)
         _check_end_model(config)
@@ -41,6 +39,16 @@ def check(config: Config) -> None:
             f"--n-lfs {n_lfs}: --label-model {label_model} solves triplets, which need 3 LFs or more; "
             "raise --n-lfs or choose --label-model majority"
         )
+
+
+def _check_left_out(config: Config) -> None:
+    """That weak views can be left out of the backward pass."""
+    if config.backbone.backbone != WIDE_RESNET and config.labeling.joint_forward:
+        raise InputError(
+            f"--weak-gradient false: only with --backbone {WIDE_RESNET}, whose backward pass can leave images out"
+        )
+    if config.labeling.abstain_view == "weak" and config.baseline.method == DP_SSL:
+        raise InputError("--weak-gradient false: with --abstain-view weak the weak views are learnt from; leave it out")
 
 
 def check_settled(config: Config) -> None:

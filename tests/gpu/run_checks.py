@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,6 +46,7 @@ from dpssl.end_model.train import train_end_model
 from dpssl.errors import TrainingError
 from dpssl.labeling.train import UNDECAYED, start_network, train_lfs
 from dpssl.labeling.vote import cast_votes
+from dpssl.nets.wide_resnet import WideResNet, initialize
 from dpssl.training import distributed
 from dpssl.training.checkpoint import CheckpointStore
 from dpssl.training.optim import FlatSGD
@@ -58,8 +60,38 @@ LARGEST_FILE = 16 * 2**20
 
 
 def check_captured_step(device: torch.device) -> str:
-    """A captured step equals the same step run eagerly."""
-    return require_captured_as_eager(device, partial(train, device))
+    """A captured step equals the same step run eagerly, also where weak views are left out of the backward pass."""
+    ways: dict[str, dict[str, Any]] = {
+        "all views": {},
+        "weak ones left out": {"weak_gradient": False},
+        "the same, channels that no kernel takes": {"weak_gradient": False, "width": 3},
+    }
+    told = (
+        f"{name}: {require_captured_as_eager(device, partial(train, device, **more))}" for name, more in ways.items()
+    )
+    return "; ".join(told)
+
+
+def check_split_pass(device: torch.device) -> str:
+    """Left out of the backward pass here and on the CPU: the same features and gradients, by kernels and by torch."""
+    largest = 0.0
+    for width in (1, 2, 3, 4):
+        found = []
+        for where in (torch.device("cpu"), device):
+            generator = torch.Generator().manual_seed(width)
+            network = WideResNet(10, width, n_channels=3)
+            initialize(network, generator)
+            images = torch.randn(24, 3, 16, 16, generator=generator)
+            with full_float32():
+                learnt, targets = network.to(where).train().split_forward(images.to(where), 15)
+                gradient = torch.randn(learnt.shape, generator=generator).to(where)
+                gradients = torch.autograd.grad(learnt, list(network.parameters()), gradient)
+            found.append([tensor.detach().cpu() for tensor in (learnt, targets, *gradients)])
+        for one, other in zip(*found, strict=True):
+            largest = max(largest, float((one - other).norm() / one.norm()))
+    if not largest < 1e-3:
+        raise AssertionError(f"differs by {largest:.2g} of its norm")
+    return f"differs by at most {largest:.2g} of its norm"
 
 
 def check_baselines(device: torch.device) -> str:
@@ -289,6 +321,7 @@ def _has_logged(run: Path, stage_name: str) -> bool:
 
 CHECKS: dict[str, Callable[[torch.device], str]] = {
     "captured step equals eager step": check_captured_step,
+    "views left out of the backward pass": check_split_pass,
     "captured steps of the baselines equal eager ones": check_baselines,
     "captured warm starts equal eager ones": check_warm_starts,
     "resume equals unbroken": check_resume,

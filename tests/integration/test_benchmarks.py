@@ -81,6 +81,9 @@ def test_labels_that_spread_beside_heads(benchmark_script: Script, tmp_path: Pat
     ways = ("heads", "propagation", "propagation, shares")
     assert [(row["seed"], row["by"]) for row in rows] == [(seed, by) for seed in (1, 2) for by in ways]
     assert all(row["right"] > 0.3 for row in rows), "a guess has .1"
+    assert [row["right"] for row in rows if row["by"] == ways[1]] != [
+        row["right"] for row in rows if row["by"] == ways[2]
+    ]
 
 
 def test_the_order_of_labels_by_hand(benchmark_script: Script) -> None:
@@ -125,3 +128,14 @@ def test_confidences_tell_the_surest_labels_of_our_own_runs(benchmark_script: Sc
     for votes_alone, with_confidences in zip(rows[::2], rows[1::2], strict=True):
         assert with_confidences["accuracy"] == pytest.approx(votes_alone["accuracy"], abs=0.005)
         assert with_confidences["accuracy_of_surest"] > votes_alone["accuracy_of_surest"] + 0.05
+
+
+def test_what_the_gradient_loses_without_weak_views(benchmark_script: Script, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    told = ["--data", "digits", "--preset", "digits", "--device", "cpu", "--at", "0", "1", "--out", str(out)]
+    benchmark_script("weak_gradient").main([*told, "--set", "batch_size=8"])
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["step"] for row in rows] == [0, 0, 0, 1, 1, 1]
+    for row in rows:
+        cosine, norm = row["convolutions"]["cosine"], row["convolutions"]["norm"]
+        assert (cosine == 1 and norm == 1) if row["way"] == "whole" else 0.5 < cosine < 1

@@ -10,7 +10,7 @@ from dpssl.commands.session import finish, say_start
 from dpssl.config import with_values
 from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
 
-# What is trusted needs no first labels, and is all but what neighbours could tell: docs/combine.md, "What it does".
+# Trusted labels take the place of labels that spread, which are mostly wrong where the runs doubt: docs/combine.md.
 UNLIKE_THE_FIRST = {"max_minutes": 0, "propagation_steps": 0, "propagation_veto": False}
 SECTIONS = ("run", "augment", "optim", "warm_start", "labeling", "label_model", "end_model")
 

@@ -85,7 +85,7 @@ class LabelingConfig(Section):
         True, "weak and strong views in one pass with common batch statistics, as in FixMatch; apart is faster"
     )
     weak_gradient: bool = option(
-        True, "joint pass: backward through the weak views too, as in FixMatch; without, a third of the time is spared"
+        True, "joint pass: backward through the weak views too, as in FixMatch; false spares half of the backward pass"
     )
     mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase", least=0)
     mcl_gradient: float = option(

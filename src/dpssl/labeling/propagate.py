@@ -75,7 +75,7 @@ def neighbor_graph(directions: Tensor) -> Tensor:
 def spread_labels(graph: Tensor, labels: Tensor, n_classes: int, class_shares: Tensor | None = None) -> Tensor:
     """Probabilities (n, C) from the labels (n,), negative where there is none; 0 for all classes where none arrives.
 
-    A given label stays as it is. With `class_shares` (C,) the classes have these shares of what the images get.
+    A given label stays as it is. `class_shares` (C,), all above 0, are then the classes' shares of what images get.
     """
     known = torch.nonzero(labels >= 0).flatten()
     given = F.one_hot(labels[known], n_classes).to(graph.dtype)

@@ -39,8 +39,9 @@ def train_pass(network: "WideResNet", images: Tensor) -> Tensor:
 def split_pass(network: "WideResNet", images: Tensor, n_learnt: int) -> tuple[Tensor, Tensor]:
     """The same of the first `n_learnt` images, and of the others, of which nothing is learnt.
 
-    All of them make the batch statistics. The backward pass takes the first alone, the derivatives of the statistics
-    too, as if these were of the first alone.
+    All of them make the batch statistics. The backward pass takes the first alone: to it every batch norm is one of
+    these alone, moved and stretched by constants to what the common one gives. So, as in a pass through all, nothing
+    can be gained by moving or stretching all that is learnt.
     """
     if not torch.is_grad_enabled():
         features = _Tape(network, images, keeps=False).forward(images)
@@ -50,8 +51,8 @@ def split_pass(network: "WideResNet", images: Tensor, n_learnt: int) -> tuple[Te
 
 
 def uses_library(network: "WideResNet", images: Tensor) -> bool:
-    """Whether torch's own batch norm does it: on a CPU, unless several processes share a batch."""
-    return not images.is_cuda and not isinstance(network.bn, SharedBatchNorm)
+    """Whether torch's own batch norm does it: where our kernels do not, unless several processes share a batch."""
+    return not (images.is_cuda and network.fits_kernels) and not isinstance(network.bn, SharedBatchNorm)
 
 
 class _TrainPass(torch.autograd.Function):
@@ -63,6 +64,7 @@ class _TrainPass(torch.autograd.Function):
         features = ctx.tape.forward(images)
         learnt, rest = features[:n_learnt], features[n_learnt:]
         ctx.mark_non_differentiable(rest)
+        ctx.set_materialize_grads(False)
         return learnt, rest
 
     @staticmethod
@@ -202,8 +204,11 @@ class _Tape:
         dy_rows, norm = as_rows(dy), saved.norm
         n_rows = len(dy_rows)
         rows = saved.rows[:n_rows]
+        if n_rows < len(saved.rows):
+            norm = _norm_of_learnt(bn, rows, norm)
         sums = kernels.sum_gradient(dy_rows, rows, norm, self.slope)
-        found[bn.bias], found[bn.weight] = sums[0], sums[1]
+        found[bn.bias] = sums[0]
+        found[bn.weight] = _by_common_norm(sums, norm, saved.norm) if norm is not saved.norm else sums[1]
         if isinstance(bn, SharedBatchNorm):
             sums, n_rows = bn.add_up(sums.clone()), n_rows * bn.share.size
         skip_rows = None if skip is None else as_rows(skip)
@@ -212,13 +217,37 @@ class _Tape:
     def _norm_back_by_library(
         self, bn: nn.BatchNorm2d, dy: Tensor, skip: Tensor | None, found: dict[Tensor, Tensor]
     ) -> Tensor:
-        x, activated, statistics = self.saved.pop()
+        x, activated, (mean, inverse_std) = self.saved.pop()
+        learnt, common = x[: len(dy)], Norm(mean, inverse_std, mean, mean)  # only the statistics are asked for
+        norm = common
+        if len(dy) < len(x):
+            variance, mean = torch.var_mean(learnt, (0, 2, 3), correction=0)
+            norm = Norm(mean, (variance + bn.eps).rsqrt(), mean, mean)
         dz = aten.leaky_relu_backward(dy, activated[: len(dy)], self.slope, True)
         running = bn.running_mean, bn.running_var
-        dx, found[bn.weight], found[bn.bias] = aten.native_batch_norm_backward(
-            dz, x[: len(dy)], bn.weight, *running, *statistics, True, bn.eps, [True, True, True]
+        dx, products, sums = aten.native_batch_norm_backward(
+            dz, learnt, bn.weight, *running, norm.mean, norm.inverse_std, True, bn.eps, [True, True, True]
         )
+        found[bn.bias], found[bn.weight] = sums, products
+        if norm is not common:
+            found[bn.weight] = _by_common_norm(torch.stack([sums, products]), norm, common)
+            dx = dx * (common.inverse_std / norm.inverse_std).view(1, -1, 1, 1)
         return cast(Tensor, dx if skip is None else dx + skip)
+
+
+def _norm_of_learnt(bn: nn.BatchNorm2d, rows: Tensor, common: Norm) -> Norm:
+    """The norm of these rows alone; scale and shift, which say what became of them, are those of the common one."""
+    partials, n_rows = kernels.add_and_sum(rows, None)[1].sum(0), len(rows)
+    if isinstance(bn, SharedBatchNorm):
+        partials, n_rows = bn.add_up(partials), n_rows * bn.share.size
+    mean, square = partials / n_rows
+    inverse_std = ((square - mean.square()).clamp_min(0) + bn.eps).rsqrt()
+    return common._replace(mean=mean, inverse_std=inverse_std)
+
+
+def _by_common_norm(sums: Tensor, norm: Norm, common: Norm) -> Tensor:
+    """sum(dz x̂) by the common norm (C,), from the sums (2, C) of dz and dz x̂ by another."""
+    return (sums[1] / norm.inverse_std + (norm.mean - common.mean) * sums[0]) * common.inverse_std
 
 
 def _is_plain(conv: nn.Conv2d) -> bool:

@@ -7,7 +7,7 @@ one writes the result; a residual connection's sum is formed in the pass that ne
     y = z if z > 0 else slope * z,    dz = dy if z > 0 else slope * dy
     dx = scale * (dz - sum(dz) / n - x̂ * sum(dz x̂) / n),    x̂ = (x - mean) / sqrt(var + eps)
 
-n rows entered the statistics: those of all processes where several share a batch. On a GPU each function is a Triton
+n rows are learnt from: those of all processes where several share a batch. On a GPU each function is a Triton
 kernel; `channels_fit` says where those apply. Elsewhere the same formulas run as plain tensor code, in the precision of
 their input, which is what the tests compare.
 """

@@ -12,7 +12,7 @@ from dpssl.nets.wide_resnet import WideResNet
 
 
 def is_one_pass(settings: LabelingConfig) -> bool:
-    """Whether they go the same way, forward and backward."""
+    """Whether all images pass together, and the backward pass goes through all of them."""
     return settings.joint_forward and settings.weak_gradient
 
 

@@ -14,10 +14,11 @@ from dpssl.config import load_preset, with_values
 from dpssl.constants import LEFT_OUT, UNLABELED
 from dpssl.data.batches import ImageBank
 from dpssl.errors import InputError
-from dpssl.labeling import propagate
+from dpssl.labeling import propagate, train
 from dpssl.labeling.objective import SemiSupervised
 from dpssl.labeling.propagate import neighbor_graph, propagated_labels, spread_labels
 from dpssl.labeling.train import build_network
+from dpssl.training.watch import Watch
 
 
 def two_groups(n_each: int = 30, apart: float = 1.0) -> Tensor:
@@ -240,3 +241,24 @@ def test_it_asks_for_a_start_and_a_consensus(values: dict[str, object], complain
     config = with_values(load_preset("digits"), {"propagation_steps": 5, **values})
     with pytest.raises(InputError, match=complaint) if complaint else nullcontext():
         check_settled(config)
+
+
+@pytest.mark.parametrize(("setting", "shares"), [("estimated", None), ("uniform", 0.1), ("labels", 0.1)])
+def test_step_1_hands_over_the_shares_that_are_known(
+    setting: str, shares: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank, _, given = digits_with_labels(200)
+    seen = []
+
+    def note(*values: object) -> Tensor:
+        seen.append(values[-1])
+        raise InterruptedError
+
+    monkeypatch.setattr(train, "propagated_labels", note)
+    config = with_values(load_preset("digits"), {**FIT, "propagation_steps": 5, "class_prior": setting})
+    with pytest.raises(InterruptedError):
+        train.train_lfs(bank, given, 10, config, Watch(progress=False))
+    if shares is None:
+        assert seen == [None]
+    else:
+        np.testing.assert_allclose(seen[0], np.full(10, shares), rtol=1e-6)

@@ -64,32 +64,34 @@ def test_the_whole_batch_gives_what_the_modules_give(width: int, strides: tuple[
         torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}")
 
 
-class LearntStatistics(nn.BatchNorm2d):
-    """Normalises by the statistics of all images; their derivatives are those of the first `n_learnt` images."""
+class NormOfLearnt(nn.BatchNorm2d):
+    """One of the first `n_learnt` images alone, moved and stretched by constants to what that of all images gives."""
 
     n_learnt = 4
 
     def forward(self, x: Tensor) -> Tensor:
-        variance, mean = torch.var_mean(x.detach(), (0, 2, 3), correction=0, keepdim=True)
-        learnt = x[: self.n_learnt]
-        moved_mean = learnt.mean((0, 2, 3), keepdim=True)
-        moved_variance = (learnt - mean).square().mean((0, 2, 3), keepdim=True)
-        mean = mean + moved_mean - moved_mean.detach()
-        variance = variance + moved_variance - moved_variance.detach()
+        def norm(images: Tensor) -> tuple[Tensor, Tensor]:
+            variance, mean = torch.var_mean(images, (0, 2, 3), correction=0, keepdim=True)
+            return mean, (variance + self.eps).sqrt()
+
+        mean, deviation = norm(x[: self.n_learnt])
+        common_mean, common_deviation = (part.detach() for part in norm(x))
+        stretch = deviation.detach() / common_deviation
+        move = (mean.detach() - common_mean) / common_deviation
         scale, shift = (parameter.view(1, -1, 1, 1) for parameter in (self.weight, self.bias))
-        return (x - mean) / (variance + self.eps).sqrt() * scale + shift
+        return ((x - mean) / deviation * stretch + move) * scale + shift
 
 
 @pytest.mark.usefixtures("by_library")
 def test_images_that_only_make_targets_enter_the_statistics_alone() -> None:
-    """Beside autograd through norms that say what of the statistics moves."""
+    """Beside autograd, through norms whose derivatives are those of the learnt images' own."""
     network = network_of(2)
     reference, whole = copy.deepcopy(network), copy.deepcopy(network)
     for module in reference.modules():
         if isinstance(module, nn.BatchNorm2d):
-            module.__class__ = LearntStatistics
+            module.__class__ = NormOfLearnt
     images, gradient = images_and_gradient(network)
-    n_learnt = LearntStatistics.n_learnt
+    n_learnt = NormOfLearnt.n_learnt
     learnt, targets = network.split_forward(images, n_learnt)
     assert learnt.requires_grad
     assert not targets.requires_grad

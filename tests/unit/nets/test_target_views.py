@@ -6,8 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from dpssl.baselines.system import Learner
+from dpssl.baselines.trainer import start
 from dpssl.checks import check
 from dpssl.config import Config, load_preset, with_values
+from dpssl.data.batches import ImageBank, LabeledImages
 from dpssl.errors import InputError
 from dpssl.labeling.train import build_network, view_forward
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads
@@ -67,7 +70,30 @@ def test_weak_views_that_are_learnt_from_keep_their_gradient(network: LFNetwork,
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
-def test_another_network_cannot_leave_them_out() -> None:
-    config = with_values(load_preset("digits"), {"backbone": "timm/resnet18", "weak_gradient": False})
-    with pytest.raises(InputError, match="--weak-gradient false: only with --backbone wide-resnet"):
-        check(config)
+def test_methods_of_fit_leave_them_out_too() -> None:
+    generator = torch.Generator().manual_seed(0)
+    views = [torch.randint(256, (n, 1, 8, 8), dtype=torch.uint8, generator=generator) for n in (N_LEARNT, 4)]
+    bank, found = ImageBank.from_numpy(views[0].permute(0, 2, 3, 1).numpy(), torch.device("cpu")), []
+    for weak_gradient in (True, False):
+        config = with_values(load_preset("digits"), {"method": "fixmatch", "weak_gradient": weak_gradient})
+        classifier, _ = start(config, 10, bank, LabeledImages.of(torch.zeros(N_LEARNT, dtype=torch.int64)))
+        learner = Learner(classifier, dict, bank, config, generator)
+        learnt, targets = learner.logits(*views, n_targets=1)
+        gradient = torch.autograd.grad(learnt.square().sum(), list(classifier.backbone.parameters()))
+        assert not targets.requires_grad
+        found.append((learnt, targets, torch.cat([part.flatten() for part in gradient])))
+    for place in range(2):
+        torch.testing.assert_close(found[1][place], found[0][place], rtol=1e-3, atol=1e-4)
+    assert 0.5 < torch.nn.functional.cosine_similarity(found[0][2], found[1][2], dim=0) < 0.99999
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"backbone": "timm/resnet18"}, "only with --backbone wide-resnet"),
+        ({"abstain_view": "weak"}, "with --abstain-view weak the weak views are learnt from"),
+    ],
+)
+def test_where_they_cannot_be_left_out_it_is_said(values: dict[str, object], problem: str) -> None:
+    with pytest.raises(InputError, match=f"--weak-gradient false: {problem}"):
+        check(with_values(load_preset("digits"), {**values, "weak_gradient": False}))
