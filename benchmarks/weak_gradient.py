@@ -1,7 +1,7 @@
 """What the backward pass loses and spares where weak views have no part in it -> results/weak_gradient.json.
 
     python benchmarks/weak_gradient.py --data cifar10 --set depth=10 width=2 batch_size=8
-    python benchmarks/weak_gradient.py --data cifar10 --preset cifar10-40 --set 'backbone_weights="byol.safetensors"'
+    python benchmarks/weak_gradient.py --data cifar10 --preset cifar10-40 --set batch_size=8 --out resnet18.json
 
 FixMatch's gradient on the same images, views and weights in three ways: through the weak views too (`whole`), without
 them (`--weak-gradient false`), and with weak views that pass apart (`--joint-forward false`). Written down at some

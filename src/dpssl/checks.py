@@ -48,7 +48,9 @@ def _check_left_out(config: Config) -> None:
             f"--weak-gradient false: only with --backbone {WIDE_RESNET}, whose backward pass can leave images out"
         )
     if config.labeling.abstain_view == "weak" and config.baseline.method == DP_SSL:
-        raise InputError("--weak-gradient false: with --abstain-view weak the weak views are learnt from; leave it out")
+        raise InputError(
+            "--weak-gradient false: with --abstain-view weak the weak views are learnt from; leave out one of them"
+        )
 
 
 def check_settled(config: Config) -> None:

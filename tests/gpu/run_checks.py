@@ -73,25 +73,39 @@ def check_captured_step(device: torch.device) -> str:
 
 
 def check_split_pass(device: torch.device) -> str:
-    """Left out of the backward pass here and on the CPU: the same features and gradients, by kernels and by torch."""
-    largest = 0.0
-    for width in (1, 2, 3, 4):
-        found = []
-        for where in (torch.device("cpu"), device):
-            generator = torch.Generator().manual_seed(width)
-            network = WideResNet(10, width, n_channels=3)
-            initialize(network, generator)
-            images = torch.randn(24, 3, 16, 16, generator=generator)
-            with full_float32():
-                learnt, targets = network.to(where).train().split_forward(images.to(where), 15)
-                gradient = torch.randn(learnt.shape, generator=generator).to(where)
-                gradients = torch.autograd.grad(learnt, list(network.parameters()), gradient)
-            found.append([tensor.detach().cpu() for tensor in (learnt, targets, *gradients)])
-        for one, other in zip(*found, strict=True):
-            largest = max(largest, float((one - other).norm() / one.norm()))
-    if not largest < 1e-3:
-        raise AssertionError(f"differs by {largest:.2g} of its norm")
-    return f"differs by at most {largest:.2g} of its norm"
+    """Left out of the backward pass here and on the CPU: the same features and gradients, by kernels and by torch.
+
+    In bfloat16, which the convolution kernels ask for, nearly the same.
+    """
+    told = []
+    for name, precision, limit in (("float32", torch.float32, 1e-3), ("bfloat16", torch.bfloat16, 0.15)):
+        far = max(split_difference(device, width, precision) for width in (1, 2, 3, 4))
+        told.append(f"{name}: {far:.2g} of its norm")
+        if not far < limit:
+            raise AssertionError("; ".join(told))
+    return "; ".join(told)
+
+
+def split_difference(device: torch.device, width: int, precision: torch.dtype) -> float:
+    """The largest distance of a feature map or gradient from the CPU's in float32, beside its norm; NaN is infinite."""
+    found = []
+    for where in (torch.device("cpu"), device):
+        generator = torch.Generator().manual_seed(width)
+        network = WideResNet(10, width, n_channels=3)
+        initialize(network, generator)
+        for module in network.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.weight.data.uniform_(0.5, 1.5, generator=generator)
+                module.bias.data.uniform_(-0.5, 0.5, generator=generator)
+        images = torch.randn(24, 3, 16, 16, generator=generator)
+        lower = where.type == "cuda" and precision != torch.float32
+        with full_float32(), torch.autocast(where.type, torch.bfloat16, enabled=lower):
+            learnt, targets = network.to(where).train().split_forward(images.to(where), 15)
+            gradient = torch.randn(learnt.shape, generator=generator).to(where, learnt.dtype)
+            gradients = torch.autograd.grad(learnt, list(network.parameters()), gradient)
+        found.append([tensor.detach().float().cpu() for tensor in (learnt, targets, *gradients)])
+    distances = torch.stack([(one - other).norm() / one.norm() for one, other in zip(*found, strict=True)])
+    return float(distances.nan_to_num(float("inf")).max())
 
 
 def check_baselines(device: torch.device) -> str:

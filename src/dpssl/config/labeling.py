@@ -85,7 +85,8 @@ class LabelingConfig(Section):
         True, "weak and strong views in one pass with common batch statistics, as in FixMatch; apart is faster"
     )
     weak_gradient: bool = option(
-        True, "joint pass: backward through the weak views too, as in FixMatch; false spares half of the backward pass"
+        True,
+        "joint pass: backward through weak views too, as in FixMatch; false spares nearly half of the backward pass",
     )
     mcl_weight: float = option(1.0, "weight of Eq. 4 in the first phase", least=0)
     mcl_gradient: float = option(

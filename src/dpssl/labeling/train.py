@@ -115,6 +115,7 @@ def train_lfs(
         )
     with batch_that_fits("--batch-size", settings.batch_size):
         network = start_network(config, n_classes, bank, backbone_start)
+        check_left_out(network, settings, bank.device)
         if start is not None:
             network.load_state_dict(start)
         share_batch_statistics(network, distributed.share(), distributed.add_up)
@@ -147,6 +148,17 @@ def train_lfs(
         _run_semi_supervised(setup, propagated)
         optimizer.use_average()
         return network.eval()
+
+
+def check_left_out(network: LFNetwork, settings: LabelingConfig, device: torch.device) -> None:
+    """Several GPUs share a batch by our own kernels alone, if weak views are left out of the backward pass."""
+    alone = distributed.share().size == 1 or device.type == "cpu"
+    if alone or is_one_pass(settings) or not settings.joint_forward or getattr(network.backbone, "fits_kernels", False):
+        return
+    raise InputError(
+        "--weak-gradient false: on several GPUs only with Triton, and channels that are powers of 2 up to 1,024 "
+        "(--width 1, 2, 4 or 8); leave it out"
+    )
 
 
 @dataclass(frozen=True)

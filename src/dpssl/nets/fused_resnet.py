@@ -1,12 +1,12 @@
 """The training pass of the Wide ResNet, forward and backward by hand: the same mathematics in fewer passes.
 
-On a GPU every tensor between two convolutions is touched by the kernels of nets.norm_kernels alone, and narrow
-convolutions are those of nets.conv_kernels; on a CPU torch's own functions do it all. Without a gradient
-(torch.no_grad) the same pass keeps nothing. Images of which nothing is learnt may go along for their batch statistics;
-they are left out of the backward pass.
+On a GPU every tensor between two convolutions is touched by the kernels of nets.norm_kernels alone, where these take
+its channels, and narrow convolutions are those of nets.conv_kernels; elsewhere torch's own functions do it. Without a
+gradient (torch.no_grad) the same pass keeps nothing. Images of which nothing is learnt may go along for their batch
+statistics; they are left out of the backward pass.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
@@ -64,7 +64,6 @@ class _TrainPass(torch.autograd.Function):
         features = ctx.tape.forward(images)
         learnt, rest = features[:n_learnt], features[n_learnt:]
         ctx.mark_non_differentiable(rest)
-        ctx.set_materialize_grads(False)
         return learnt, rest
 
     @staticmethod
@@ -117,19 +116,7 @@ class _Tape:
         if self.by_library:
             return self._norm_by_library(bn, x if other is None else x + other)
         rows, partials = kernels.add_and_sum(as_rows(x), None if other is None else as_rows(other))
-        n_rows = len(rows)
-        if isinstance(bn, SharedBatchNorm):
-            partials, n_rows = bn.add_up(partials.sum(0, keepdim=True)), n_rows * bn.share.size
-        norm = kernels.finish_statistics(
-            partials,
-            n_rows,
-            bn.weight,
-            bn.bias,
-            cast(Tensor, bn.running_mean),
-            cast(Tensor, bn.running_var),
-            cast(float, bn.momentum),
-            bn.eps,
-        )
+        norm = _finished(bn, partials, len(rows), cast(float, bn.momentum))
         cast(Tensor, bn.num_batches_tracked).add_(1)
         self._save(_Normed(rows, norm))
         return like(rows, x), like(kernels.normalize(rows, norm, self.slope), x)
@@ -208,7 +195,7 @@ class _Tape:
             norm = _norm_of_learnt(bn, rows, norm)
         sums = kernels.sum_gradient(dy_rows, rows, norm, self.slope)
         found[bn.bias] = sums[0]
-        found[bn.weight] = _by_common_norm(sums, norm, saved.norm) if norm is not saved.norm else sums[1]
+        found[bn.weight] = sums[1] if norm is saved.norm else _by_common_norm(sums, norm[:2], saved.norm[:2])
         if isinstance(bn, SharedBatchNorm):
             sums, n_rows = bn.add_up(sums.clone()), n_rows * bn.share.size
         skip_rows = None if skip is None else as_rows(skip)
@@ -217,39 +204,41 @@ class _Tape:
     def _norm_back_by_library(
         self, bn: nn.BatchNorm2d, dy: Tensor, skip: Tensor | None, found: dict[Tensor, Tensor]
     ) -> Tensor:
-        x, activated, (mean, inverse_std) = self.saved.pop()
-        learnt, common = x[: len(dy)], Norm(mean, inverse_std, mean, mean)  # only the statistics are asked for
-        norm, scale = common, cast(Tensor, bn.weight)
+        x, activated, common = self.saved.pop()
+        learnt, own, scale = x[: len(dy)], common, cast(Tensor, bn.weight)  # own, common: mean and inverse deviation
         if len(dy) < len(x):
-            rows = as_rows(learnt).to(mean.dtype)
+            rows = as_rows(learnt).to(common[0].dtype)
             mean = rows.mean(0)
             variance = (rows - mean).square_().mean(0)  # torch.var_mean takes ten times as long on a CPU
-            norm = common._replace(mean=mean, inverse_std=(variance + bn.eps).rsqrt())
-            scale = bn.weight * (common.inverse_std / norm.inverse_std)
+            own = mean, (variance + bn.eps).rsqrt()
+            scale = bn.weight * (common[1] / own[1])
         dz = aten.leaky_relu_backward(dy, activated[: len(dy)], self.slope, True)
         running = bn.running_mean, bn.running_var
         dx, products, sums = aten.native_batch_norm_backward(
-            dz, learnt, scale, *running, norm.mean, norm.inverse_std, True, bn.eps, [True, True, True]
+            dz, learnt, scale, *running, *own, True, bn.eps, [True, True, True]
         )
-        found[bn.bias], found[bn.weight] = sums, products
-        if norm is not common:
-            found[bn.weight] = _by_common_norm(torch.stack([sums, products]), norm, common)
+        found[bn.bias] = sums
+        found[bn.weight] = products if own is common else _by_common_norm((sums, products), own, common)
         return cast(Tensor, dx if skip is None else dx + skip)
 
 
-def _norm_of_learnt(bn: nn.BatchNorm2d, rows: Tensor, common: Norm) -> Norm:
-    """The norm of these rows alone; scale and shift, which say what became of them, are those of the common one."""
-    partials, n_rows = kernels.add_and_sum(rows, None)[1].sum(0), len(rows)
+def _finished(bn: nn.BatchNorm2d, partials: Tensor, n_rows: int, momentum: float) -> Norm:
+    """The norm of so many rows, and as many of each other process, from their partial sums."""
     if isinstance(bn, SharedBatchNorm):
-        partials, n_rows = bn.add_up(partials), n_rows * bn.share.size
-    mean, square = partials / n_rows
-    inverse_std = ((square - mean.square()).clamp_min(0) + bn.eps).rsqrt()
-    return common._replace(mean=mean, inverse_std=inverse_std)
+        partials, n_rows = bn.add_up(partials.sum(0, keepdim=True)), n_rows * bn.share.size
+    running = cast(Tensor, bn.running_mean), cast(Tensor, bn.running_var)
+    return kernels.finish_statistics(partials, n_rows, bn.weight, bn.bias, *running, momentum, bn.eps)
 
 
-def _by_common_norm(sums: Tensor, norm: Norm, common: Norm) -> Tensor:
-    """sum(dz x̂) by the common norm (C,), from the sums (2, C) of dz and dz x̂ by another."""
-    return (sums[1] / norm.inverse_std + (norm.mean - common.mean) * sums[0]) * common.inverse_std
+def _norm_of_learnt(bn: nn.BatchNorm2d, rows: Tensor, common: Norm) -> Norm:
+    """The statistics of these rows alone; scale and shift, which say what became of them, are the common ones."""
+    own = _finished(bn, kernels.add_and_sum(rows, None)[1], len(rows), momentum=0.0)
+    return own._replace(scale=common.scale, shift=common.shift)
+
+
+def _by_common_norm(sums: Sequence[Tensor] | Tensor, own: tuple[Tensor, ...], common: tuple[Tensor, ...]) -> Tensor:
+    """sum(dz x̂) by the common norm (C,), from sum(dz) and sum(dz x̂) by another; both as mean and inverse deviation."""
+    return (sums[1] / own[1] + (own[0] - common[0]) * sums[0]) * common[1]
 
 
 def _is_plain(conv: nn.Conv2d) -> bool:

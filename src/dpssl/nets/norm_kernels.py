@@ -32,7 +32,10 @@ WIDEST = 1024  # channels
 
 
 class Norm(NamedTuple):
-    """One batch norm as the passes need it, each (C,) in float32 or wider."""
+    """One batch norm as the passes need it, each (C,) in float32 or wider.
+
+    Going backward, mean and inverse_std may be those of fewer rows than scale and shift are of.
+    """
 
     mean: Tensor
     inverse_std: Tensor

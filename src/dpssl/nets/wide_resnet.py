@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from dpssl.errors import InputError
 from dpssl.nets.fused_resnet import split_pass, train_pass
 from dpssl.nets.norm_kernels import channels_fit
-from dpssl.nets.shared_batch_norm import SharedBatchNorm
 
 LEAKY_SLOPE = 0.1
 BN_EPSILON = 1e-3
@@ -124,10 +123,6 @@ class WideResNet(nn.Module):
 
         The others only make targets, and enter the batch statistics: they have no part in the backward pass.
         """
-        if images.is_cuda and not self.fits_kernels and isinstance(self.bn, SharedBatchNorm):
-            raise InputError(
-                "--weak-gradient false: with several processes only --width 1, 2, 4, 8 or another power of 2"
-            )
         return split_pass(self, images, n_learnt)
 
 

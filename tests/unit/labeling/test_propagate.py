@@ -243,11 +243,12 @@ def test_it_asks_for_a_start_and_a_consensus(values: dict[str, object], complain
         check_settled(config)
 
 
-@pytest.mark.parametrize(("setting", "shares"), [("estimated", None), ("uniform", 0.1), ("labels", 0.1)])
+@pytest.mark.parametrize(("setting", "of_first"), [("estimated", None), ("uniform", 0.1), ("labels", 2 / 38)])
 def test_step_1_hands_over_the_shares_that_are_known(
-    setting: str, shares: float | None, monkeypatch: pytest.MonkeyPatch
+    setting: str, of_first: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bank, _, given = digits_with_labels(200)
+    given[torch.nonzero(given == 0).flatten()[:2]] = UNLABELED
     seen = []
 
     def note(*values: object) -> Tensor:
@@ -258,7 +259,7 @@ def test_step_1_hands_over_the_shares_that_are_known(
     config = with_values(load_preset("digits"), {**FIT, "propagation_steps": 5, "class_prior": setting})
     with pytest.raises(InterruptedError):
         train.train_lfs(bank, given, 10, config, Watch(progress=False))
-    if shares is None:
+    if of_first is None:
         assert seen == [None]
     else:
-        np.testing.assert_allclose(seen[0], np.full(10, shares), rtol=1e-6)
+        np.testing.assert_allclose(seen[0], [of_first, *[(1 - of_first) / 9] * 9], rtol=1e-6)

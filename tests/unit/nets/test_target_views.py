@@ -1,6 +1,7 @@
 """Images that only make targets: beside those that are learnt from, in one pass or apart."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from dpssl.baselines.trainer import start
 from dpssl.checks import check
 from dpssl.config import Config, load_preset, with_values
 from dpssl.data.batches import ImageBank, LabeledImages
+from dpssl.data.share import Share
 from dpssl.errors import InputError
+from dpssl.labeling import train
 from dpssl.labeling.train import build_network, view_forward
 from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.wide_resnet import initialize
@@ -97,3 +100,30 @@ def test_methods_of_fit_leave_them_out_too() -> None:
 def test_where_they_cannot_be_left_out_it_is_said(values: dict[str, object], problem: str) -> None:
     with pytest.raises(InputError, match=f"--weak-gradient false: {problem}"):
         check(with_values(load_preset("digits"), {**values, "weak_gradient": False}))
+
+
+@pytest.mark.parametrize(
+    ("n_processes", "device", "fits", "values", "is_refused"),
+    [
+        (2, "cuda", False, {"weak_gradient": False}, True),
+        (1, "cuda", False, {"weak_gradient": False}, False),
+        (2, "cpu", False, {"weak_gradient": False}, False),
+        (2, "cuda", True, {"weak_gradient": False}, False),
+        (2, "cuda", False, {}, False),
+        (2, "cuda", False, {"weak_gradient": False, "joint_forward": False}, False),
+    ],
+)
+def test_several_gpus_need_channels_that_the_kernels_take(
+    network: LFNetwork,
+    monkeypatch: pytest.MonkeyPatch,
+    n_processes: int,
+    device: str,
+    fits: bool,
+    values: dict[str, object],
+    is_refused: bool,
+) -> None:
+    monkeypatch.setattr(train.distributed, "share", lambda: Share(0, n_processes))
+    monkeypatch.setattr(network.backbone, "fits_kernels", fits)
+    settings = with_values(Config(), values).labeling
+    with pytest.raises(InputError, match="on several GPUs only with Triton") if is_refused else nullcontext():
+        train.check_left_out(network, settings, torch.device(device))
