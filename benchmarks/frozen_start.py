@@ -77,9 +77,9 @@ def drawn_specialties(n_lfs: int, n_classes: int, generator: torch.Generator) ->
     return torch.zeros(n_lfs, n_classes, dtype=torch.bool).scatter(1, chosen, True)
 
 
-def train(config: Config, labeled: Tensor, labels: Tensor, maps: Tensor, n_classes: int) -> LFNetwork:
-    """Heads on maps that stay as they are: Eq. 5 on the labelled ones, the consensus' sure labels on the others."""
-    settings, generator = config.labeling, torch.Generator().manual_seed(config.run.seed)
+def network_on(maps: Tensor, config: Config, n_classes: int, generator: torch.Generator) -> LFNetwork:
+    """Untrained heads on maps (n, D, h, w), each LF with its drawn classes."""
+    settings = config.labeling
     network = LFNetwork(
         Maps(maps.shape[1]),
         settings.n_lfs,
@@ -87,6 +87,7 @@ def train(config: Config, labeled: Tensor, labels: Tensor, maps: Tensor, n_class
         settings.feature_transform,
         settings.lf_feature_norm,
         settings.sharpness_range,
+        settings.center_norm,
     )
     initialize_heads(network.heads, generator)
     network.abstains = settings.mcl
@@ -94,6 +95,13 @@ def train(config: Config, labeled: Tensor, labels: Tensor, maps: Tensor, n_class
         network.specialties.copy_(drawn_specialties(settings.n_lfs, n_classes, generator))
     if isinstance(network.pooling, FeatureTransform):
         start_centers(network.pooling, maps[:N_START_IMAGES], settings.assignment_entropy, generator)
+    return network
+
+
+def train(config: Config, labeled: Tensor, labels: Tensor, maps: Tensor, n_classes: int) -> LFNetwork:
+    """Heads on maps that stay as they are: Eq. 5 on the labelled ones, the consensus' sure labels on the others."""
+    settings, generator = config.labeling, torch.Generator().manual_seed(config.run.seed)
+    network = network_on(maps, config, n_classes, generator)
     objective = SemiSupervised(network, settings, torch.full((n_classes,), 1 / n_classes))
     optim = config.optim
     optimizer = torch.optim.SGD(

@@ -50,8 +50,11 @@ FIXED = {**LONGER, "pseudo_labels": "consensus"}
 AVERAGED = {**FIXED, "feature_transform": False}
 RESNET_18 = {"depth": 21, "width": 4, "strides": [1, 2, 2, 2], "window": 2000}  # its norms before the convolutions
 ZOOMED = {**FIXED, **RESNET_18, "adaptive_threshold": True, "zoom": 1.6, "window": 1000}
-PROPAGATED = {**ZOOMED, "steps": 6000, "propagation_steps": 3000, "mcl_gradient": 0.0}
+SPREAD = {"propagation_steps": 3000, "propagation_thresholds": False}
+PROPAGATED = {**ZOOMED, **SPREAD, "steps": 6000, "mcl_gradient": 0.0}
 KEPT = {**PROPAGATED, "rescale_start": True, "heads_first": 200}
+EVEN = {**KEPT, "class_prior": "labels"}
+SPARED = {**EVEN, "weak_gradient": False}
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [
@@ -109,7 +112,9 @@ PLANS: dict[str, list[Job]] = {
         ("propagation", DP_SSL, PROPAGATED),
         ("propagation, rescaled", DP_SSL, {**PROPAGATED, "rescale_start": True}),
         ("propagation, rescaled, heads first", DP_SSL, KEPT),
-        ("propagation, rescaled, heads first, even classes", DP_SSL, {**KEPT, "class_prior": "labels"}),
+        ("propagation, rescaled, heads first, even classes", DP_SSL, EVEN),
+        ("the same, weak views left out", DP_SSL, SPARED),
+        ("the same, thresholds that begin with the labels", DP_SSL, {**SPARED, "propagation_thresholds": True}),
         ("propagation with a veto, rescaled, heads first", DP_SSL, {**KEPT, "propagation_veto": True}),
         ("no propagation, rescaled, heads first", DP_SSL, {**KEPT, "propagation_steps": 0}),
         ("FixMatch, rescaled", "fixmatch", {**LONGER, **RESNET_18, "zoom": 1.6, "rescale_start": True}),

@@ -24,7 +24,8 @@ SHARES = "propagation, shares"
 STYLES = {"heads": "--", "propagation": ":", SHARES: "-"}
 
 RUNS = {
-    "propagation, rescaled, heads first, even classes": ("propagation, shares", "-"),
+    "the same, thresholds that begin with the labels": ("shares and thresholds", "-"),
+    "propagation, rescaled, heads first, even classes": ("propagation, shares", (0, (6, 1))),
     "propagation, rescaled, heads first": ("propagation", ":"),
     "propagation with a veto, rescaled, heads first": ("propagation, veto", "-."),
     "no propagation, rescaled, heads first": ("none", "--"),
@@ -65,10 +66,11 @@ def draw_step_one(axes: Axes) -> None:
         name, style = RUNS[run["name"]]
         steps, right = zip(*((line["step"], 100 * line["accuracy"]) for line in run["curve"]), strict=True)
         label = f"label seed {run['seed']}, {name}"
-        axes.plot(steps, right, style, marker=".", color=f"C{seeds.index(run['seed']) + 2}", label=label)
+        color = f"C{seeds.index(run['seed']) + 2}"
+        axes.plot(steps, right, linestyle=style, marker=".", color=color, label=label)
     axes.set(xlabel="steps of step 1", ylabel="labels right (%)", ylim=(0, 100))
     axes.set_title("ResNet-18 from BYOL's start, 40 labels", fontsize=10)
-    axes.legend(loc="center left", bbox_to_anchor=(0, 0.56), fontsize=8)
+    axes.legend(loc="center left", bbox_to_anchor=(0, 0.535), fontsize=7.5)
     axes.grid(alpha=0.3)
 
 

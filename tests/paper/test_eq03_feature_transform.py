@@ -113,6 +113,44 @@ def test_gradient() -> None:
     assert torch.autograd.gradcheck(pooled, tuple(value.requires_grad_() for value in inputs))
 
 
+def with_far_center(center_norm: float) -> FeatureTransform:
+    """Three LFs, the last of which has its centre at five times the positions' norm."""
+    transform = FeatureTransform(3, 4, NORM, center_norm=center_norm).double()
+    with torch.no_grad():
+        transform.start_sharpness.fill_(3.0)
+        transform.centers.copy_(torch.tensor([[0.6, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 3.0, 4.0, 0.0]]))
+    return transform
+
+
+def test_a_center_counts_as_the_nearest_within_its_bound() -> None:
+    kept = with_far_center(1.0).kept_centers()
+    expected = [[0.6, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.6, 0.8, 0.0]]
+    torch.testing.assert_close(kept, torch.tensor(expected, dtype=torch.float64))
+    free = with_far_center(0.0)
+    assert free.kept_centers() is free.centers
+
+
+def test_an_lf_whose_center_has_left_the_positions_is_dead_unless_it_is_bounded() -> None:
+    """What it pools is its own centre alone, the same of every image, and nothing leads back."""
+    features = torch.randn(6, 4, 3, 3, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+    for center_norm, lives in ((0.0, False), (1.0, True)):
+        transform = with_far_center(center_norm)
+        pooled = transform(features)[:, 2]
+        (gradient,) = torch.autograd.grad(pooled[:, 0].sum(), transform.centers)
+        assert (pooled.std(0).max().item() > 0.1) == lives
+        assert (gradient[2].norm().item() > 1e-3) == lives
+
+
+def test_gradient_of_bounded_centers() -> None:
+    transform = with_far_center(1.0)
+    features = torch.randn(2, 4, 2, 2, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+
+    def pooled(centers: Tensor) -> Tensor:
+        return torch.func.functional_call(transform, {"centers": centers}, (features,))
+
+    assert torch.autograd.gradcheck(pooled, (transform.centers.detach().clone().requires_grad_(),))
+
+
 def test_without_the_transform_every_lf_sees_the_average() -> None:
     features = torch.randn(2, 4, 3, 3, generator=torch.Generator().manual_seed(6))
     pooled = AveragePooling(5)(features)

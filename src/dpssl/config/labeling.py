@@ -20,6 +20,9 @@ class LabelingConfig(Section):
     sharpness_range: float = option(
         2.0, "factor of its start within which each LF's sharpness stays; 1 = fixed, 0 = free, as in Eq. 3", least=0
     )
+    center_norm: float = option(
+        0.0, "largest norm of an LF's centre, where positions have norm 1; 0 = free, as in Eq. 3", least=0
+    )
     lf_feature_norm: float = option(
         4.0, "norm of each LF's feature; its square scales the step that a learning rate is for the heads", least=1e-3
     )
@@ -104,6 +107,9 @@ class LabelingConfig(Section):
         "with a consensus and a start (--warm-steps, --backbone-weights): first steps of the second phase, half at "
         "most, in which it takes over from labels that have spread among neighbours in the start's features",
         least=0,
+    )
+    propagation_thresholds: bool = option(
+        True, "with propagation: an adaptive threshold begins with what these labels are sure of, not with 1 / C"
     )
     propagation_veto: bool = option(
         False, "with propagation: to the end, learn from no image of which these labels name another class"

@@ -52,6 +52,7 @@ def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
         settings.feature_transform,
         settings.lf_feature_norm,
         settings.sharpness_range,
+        settings.center_norm,
     )
     network.abstains = config.labeling.mcl
     return network
@@ -237,6 +238,8 @@ def _run_semi_supervised(setup: _Setup, propagated: Tensor | None) -> None:
     n_labeled, n_unlabeled = feed.sizes
     network.gradient_scale = backbone_gradient_scale(settings)
     objective = SemiSupervised(network, settings, setup.balance.to(device)).to(device)
+    if propagated is not None and settings.propagation_thresholds:
+        objective.adaptive.begin_with(propagated[propagated.any(1)])
     state = TrainState(setup.optimizer, {"network": network, "objective": objective}, generator)
     compiled = compiles(device, config.optim.compile)
     augment = Augmenter(config.augment, generator, compiled, feed.share)

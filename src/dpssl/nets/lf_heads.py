@@ -41,13 +41,14 @@ class LFNetwork(nn.Module):
         feature_transform: bool = True,
         feature_norm: float = 4.0,
         sharpness_range: float = 2.0,
+        center_norm: float = 0.0,
     ) -> None:
         super().__init__()
         n_features = cast(int, backbone.n_features)
         self.backbone = backbone
         self.pooling: FeatureTransform | AveragePooling = AveragePooling(n_lfs)
         if feature_transform:
-            self.pooling = FeatureTransform(n_lfs, n_features, feature_norm, sharpness_range)
+            self.pooling = FeatureTransform(n_lfs, n_features, feature_norm, sharpness_range, center_norm)
         self.heads = LFHeads(n_lfs, n_features, n_classes + 1)
         self.register_buffer("specialties", torch.ones(n_lfs, n_classes, dtype=torch.bool))
         self.gradient_scale = 1.0  # of the gradient that enters the backbone

@@ -4,10 +4,12 @@
 
 `feature_map` is f (B, HW, D), `centers` c (K, D), `sharpness` beta (K,), `lf_features` f_k (B, K, D). Deviation: the
 paper leaves dis() and the scale of f open. Positions f[j] are L2-normalised, the distance is the squared L2 distance,
-beta stays positive (its logarithm is learnt) and within `sharpness_range` times its start, and f_k is L2-normalised, as
-is usual for such residual pooling (NetVLAD, Arandjelovic et al. 2016). Without normalisation the assignment stays
-uniform and all f_k are one vector. Without a bound one beta_k runs to thousands: its LF gets no part of any position,
-cannot even fit the labelled images, and stays dead; so do LFs where the assignment starts too sharp.
+beta stays positive (its logarithm is learnt) and within `sharpness_range` times its start, |c_k| at most `center_norm`,
+and f_k is L2-normalised, as is usual for such residual pooling (NetVLAD, Arandjelovic et al. 2016). Without
+normalisation the assignment stays uniform and all f_k are one vector. Without bounds an LF may die: beta_k runs to
+thousands, or c_k, near what it pools, where f_k turns fastest, takes one large step away from all positions. Then the
+LF gets no part of any, cannot even fit the labelled images, and has no gradient to come back by; so do LFs where the
+assignment starts too sharp.
 """
 
 import math
@@ -23,14 +25,22 @@ class FeatureTransform(nn.Module):
     """Feature map (B, D, h, w) -> one feature a labeling function (B, K, D), each of norm `norm`.
 
     beta_k = start * range^tanh(log_sharpness_k): within a factor `sharpness_range` of the common start; a range of 0
-    leaves it free, beta_k = start * exp(log_sharpness_k).
+    leaves it free, beta_k = start * exp(log_sharpness_k). Centres of more than `center_norm`, if it is not 0, count as
+    the nearest that are within.
     """
 
     start_sharpness: Tensor
 
-    def __init__(self, n_lfs: int, n_features: int, norm: float = 4.0, sharpness_range: float = 2.0) -> None:
+    def __init__(
+        self,
+        n_lfs: int,
+        n_features: int,
+        norm: float = 4.0,
+        sharpness_range: float = 2.0,
+        center_norm: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.norm, self.sharpness_range = norm, sharpness_range
+        self.norm, self.sharpness_range, self.center_norm = norm, sharpness_range, center_norm
         self.centers = nn.Parameter(torch.zeros(n_lfs, n_features))
         self.log_sharpness = nn.Parameter(torch.zeros(n_lfs))
         self.register_buffer("start_sharpness", torch.ones(()))
@@ -42,9 +52,16 @@ class FeatureTransform(nn.Module):
         exponent = math.log(self.sharpness_range) * torch.tanh(self.log_sharpness)
         return self.start_sharpness * exponent.exp()
 
-    def assignment(self, positions: Tensor) -> Tensor:
+    def kept_centers(self) -> Tensor:
+        """c (K, D), each within its bound."""
+        if self.center_norm == 0:
+            return self.centers
+        norms: Tensor = torch.linalg.vector_norm(self.centers, dim=-1, keepdim=True)
+        return self.centers * (self.center_norm / norms.clamp_min(self.center_norm))
+
+    def assignment(self, positions: Tensor, centers: Tensor | None = None) -> Tensor:
         """a_jk for L2-normalised positions (B, HW, D) -> (B, HW, K)."""
-        distance = _squared_distance(positions, self.centers)
+        distance = _squared_distance(positions, self.kept_centers() if centers is None else centers)
         return torch.softmax(-self.sharpness() * distance, dim=-1)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -57,10 +74,10 @@ class FeatureTransform(nn.Module):
         Whoever multiplies residuals by weights applies the factor to the C + 1 products in place of D features: on a
         CPU half of the time that the transform takes.
         """
-        positions = unit_positions(features)  # (B, HW, D)
-        assignment = self.assignment(positions)  # (B, HW, K)
+        positions, centers = unit_positions(features), self.kept_centers()  # (B, HW, D), (K, D)
+        assignment = self.assignment(positions, centers)  # (B, HW, K)
         pulled = assignment.transpose(1, 2) @ positions  # (B, K, D), sum_j a_jk f[j]
-        residual = torch.addcmul(pulled, assignment.sum(1).unsqueeze(-1), self.centers, value=-1)
+        residual = torch.addcmul(pulled, assignment.sum(1).unsqueeze(-1), centers, value=-1)
         return residual, self.norm * inverse_norm(residual)
 
 

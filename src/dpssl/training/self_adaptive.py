@@ -1,7 +1,8 @@
 """FreeMatch's thresholds and class balance, which training itself estimates (Wang et al., ICLR 2023).
 
     τ  <- m τ  + (1-m) mean max q           p̃ <- m p̃ + (1-m) mean q           h̃ <- m h̃ + (1-m) Hist(argmax q)
-    τ(c) = clamp(τ) p̃(c) / max p̃                 self-adaptive thresholds; all three start at 1/C
+    τ(c) = clamp(τ) p̃(c) / max p̃                 self-adaptive thresholds; all three start at 1/C,
+                                                      or with probabilities known before
     L_f = -H(SumNorm(p̃ / h̃), SumNorm(p̄ / h̄))      self-adaptive fairness
 
 q are the probabilities of the weak views; p̄ and h̄ are mean and histogram of the strong views' probabilities that pass
@@ -30,6 +31,14 @@ class SelfAdaptive(nn.Module):
         self.register_buffer("threshold", uniform[0].clone())
         self.register_buffer("mean_prediction", uniform.clone())
         self.register_buffer("label_histogram", uniform.clone())
+
+    @torch.no_grad()
+    def begin_with(self, probabilities: Tensor) -> None:
+        """τ, p̃ and h̃ are those of probabilities (n, C) that are known before training, in place of 1/C."""
+        confidence, labels = probabilities.max(-1)
+        self.threshold.copy_(confidence.mean())
+        self.mean_prediction.copy_(probabilities.mean(0))
+        self.label_histogram.copy_(class_shares(labels, torch.ones_like(confidence), len(self.label_histogram)))
 
     @torch.no_grad()
     def adapt(self, probabilities: Tensor) -> None:

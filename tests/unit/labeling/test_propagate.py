@@ -18,6 +18,7 @@ from dpssl.labeling import propagate, train
 from dpssl.labeling.objective import SemiSupervised
 from dpssl.labeling.propagate import neighbor_graph, propagated_labels, spread_labels
 from dpssl.labeling.train import build_network
+from dpssl.training.step import TrainState
 from dpssl.training.watch import Watch
 
 
@@ -221,6 +222,35 @@ def test_an_image_that_no_label_reaches_is_left_to_the_consensus() -> None:
 
 def test_the_consensus_has_half_of_the_steps_at_least() -> None:
     assert objective_with(propagation_steps=30, steps=20).propagation_steps == 10
+
+
+@pytest.mark.parametrize(("adaptive_begins", "learnt"), [(True, [True, False]), (False, [True, True])])
+def test_thresholds_begin_with_what_propagated_labels_are_sure_of(
+    adaptive_begins: bool, learnt: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a sure and a doubtful label, mean confidence .7, the doubtful one passes a threshold of 1/C alone."""
+    seen = []
+
+    def note(stage: object, compute: object, state: TrainState, *rest: object, **more: object) -> None:
+        seen.append(state.modules["objective"])
+        raise InterruptedError
+
+    bank, _, given = digits_with_labels(200)
+    spread = torch.zeros(200, 10)
+    spread[:100, 0], spread[:50, 1:5], spread[50:100, 0] = 0.4, 0.15, 1.0
+    monkeypatch.setattr(train, "propagated_labels", lambda *_: spread)
+    monkeypatch.setattr(train, "_run_multiple_choice", lambda _: None)
+    monkeypatch.setattr(train, "train_stage", note)
+    values = {**FIT, "propagation_steps": 5, "adaptive_threshold": True, "curriculum_threshold": False}
+    config = with_values(load_preset("digits"), {**values, "propagation_thresholds": adaptive_begins})
+    with pytest.raises(InterruptedError):
+        train.train_lfs(bank, given, 10, config, Watch(progress=False))
+    adaptive = seen[0].adaptive
+    assert adaptive.trusts(spread[[60, 10]]).tolist() == learnt
+    if adaptive_begins:  # rows that no label has reached do not count
+        np.testing.assert_allclose(adaptive.threshold, 0.7, rtol=1e-6)
+        np.testing.assert_allclose(adaptive.mean_prediction, [0.7, *[0.075] * 4, *[0.0] * 5], atol=1e-6)
+        np.testing.assert_allclose(adaptive.label_histogram, [1.0, *[0.0] * 9], atol=1e-6)
 
 
 FIT = {"pseudo_labels": "consensus", "warm_steps": 5}
