@@ -25,7 +25,7 @@ from dpssl.labeling.losses import labeled_loss
 from dpssl.nets.lf_heads import LFNetwork
 
 N_IMAGES, N_STEPS, BATCH, N_LAST, CHUNK = 6000, 1200, 64, 100, 500
-LEARNING_RATES, CENTER_NORMS = (0.03, 0.1), (0.0, 1.0)
+LEARNING_RATES, CENTER_NORMS = (0.03, 0.1), (0.0, 1.0, 1.5)
 LABELS_A_CLASS = 4
 
 

@@ -21,6 +21,7 @@ MOST_CLUSTERS = 3
 MOST_PICTURES = 6
 MUCH_UNCOVERED = 0.02
 MUCH_DEAD = 0.2
+MUCH_LOST = 0.05
 ONE_VOICE = 1.5  # independent LFs; the specialists of a class are worth at least one
 RARE = 0.25  # of the share that the given labels suggest
 STILL_RISING = 0.03  # in the last fifth of training
@@ -41,7 +42,7 @@ def advise(contents: RunContents, lfs: LFStatistics | None) -> list[Advice]:
         advice += [*_suspected_errors(contents), *_told_apart_by_size(contents), *_unexplained_kinds(contents)]
         advice += [*_unsure_pairs(contents, labels), *_rare_classes(contents, labels)]
     if lfs is not None:
-        advice += [*_one_voice(lfs), *_few_specialists(contents, lfs), *_idle_lfs(lfs)]
+        advice += [*_one_voice(lfs), *_few_specialists(contents, lfs), *_lost_lfs(contents, lfs), *_idle_lfs(lfs)]
     return [*advice, *_uncovered(contents), *_training_cut_short(contents)]
 
 
@@ -171,6 +172,17 @@ def _few_specialists(contents: RunContents, lfs: LFStatistics) -> Iterator[Advic
             f"Fewer than {FEW_SPECIALISTS} living labeling functions may name "
             f"{'it' if len(few) == 1 else 'each of them'}, so one that errs is not outvoted. Try "
             f"--min-specialists {max(FEW_SPECIALISTS, settings.min_specialists + 1)} or --n-lfs {2 * settings.n_lfs}.",
+        )
+
+
+def _lost_lfs(contents: RunContents, lfs: LFStatistics) -> Iterator[Advice]:
+    """LFs that have learnt to abstain from everything: most often their centre has left the images' features."""
+    settings = contents.config.labeling
+    if len(lfs.lost) > MUCH_LOST * len(lfs.coverage) and settings.feature_transform and not settings.center_norm:
+        yield Advice(
+            f"{_count(len(lfs.lost), 'labeling function')} died in training",
+            f"Of {len(lfs.coverage)}, so many have classes to vote for and never vote, as one does whose centre (Eq. 3) "
+            "has moved away from all images. --center-norm 1 keeps centres among them.",
         )
 
 

@@ -32,6 +32,11 @@ class LFStatistics:
         """LFs that never vote."""
         return np.flatnonzero(self.coverage == 0).tolist()
 
+    @property
+    def lost(self) -> list[int]:
+        """Those of them that have classes to vote for."""
+        return [lf for lf in self.dead if self.specialties[lf].any()]
+
 
 def describe_lfs(file: VoteFile) -> LFStatistics:
     votes = file.votes[:: -(-len(file.votes) // MOST_ROWS) or 1]

@@ -88,7 +88,7 @@ def test_who_is_lost_with_free_and_with_bounded_centers(
     benchmark_script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, out = benchmark_script("lost_lfs"), tmp_path / "out.json"
-    for name, value in {"N_STEPS": 60, "N_IMAGES": 300, "LEARNING_RATES": (5.0,)}.items():
+    for name, value in {"N_STEPS": 60, "N_IMAGES": 300, "LEARNING_RATES": (5.0,), "CENTER_NORMS": (0.0, 1.0)}.items():
         monkeypatch.setattr(script, name, value)
     script.main(["--data", "digits", "--preset", "digits", "--seeds", "3", "--out", str(out)])
     runs = json.loads(out.read_text())["runs"]

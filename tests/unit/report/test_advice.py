@@ -82,6 +82,22 @@ def test_labeling_functions_too_few_idle_or_of_one_voice(make_run: Any) -> None:
     )
 
 
+def test_labeling_functions_that_died_are_told_of_where_something_can_be_done(make_run: Any) -> None:
+    contents = make_run(files=("votes",)).contents()
+    votes = np.tile(np.arange(120)[:, None] % 3, 6)
+    votes[:, 4:] = -1
+    specialties = np.ones((6, 3), bool)
+    specialties[5] = False  # has no classes: nothing has died
+    lfs = describe_lfs(replace(contents.votes, votes=votes, specialties=specialties))
+    assert (lfs.dead, lfs.lost) == ([4, 5], [4])
+    (told,) = (one for one in advise(contents, lfs) if "died" in one.title)
+    assert told.title == "1 labeling function died in training"
+    assert "Of 6," in told.text
+    assert "--center-norm 1" in told.text
+    for tried in ({"center_norm": 1.0}, {"feature_transform": False}):
+        assert "died" not in titles(advise(replace(contents, config=with_values(contents.config, tried)), lfs))
+
+
 def test_advice_is_the_same_whatever_the_truth(make_run: Any) -> None:
     contents = make_run().contents()
     lfs = describe_lfs(contents.votes)
