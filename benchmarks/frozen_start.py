@@ -87,7 +87,7 @@ def network_on(maps: Tensor, config: Config, n_classes: int, generator: torch.Ge
         settings.feature_transform,
         settings.lf_feature_norm,
         settings.sharpness_range,
-        settings.center_norm,
+        settings.center_rate,
     )
     initialize_heads(network.heads, generator)
     network.abstains = settings.mcl

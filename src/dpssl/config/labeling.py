@@ -20,8 +20,8 @@ class LabelingConfig(Section):
     sharpness_range: float = option(
         2.0, "factor of its start within which each LF's sharpness stays; 1 = fixed, 0 = free, as in Eq. 3", least=0
     )
-    center_norm: float = option(
-        0.0, "largest norm of an LF's centre, where positions have norm 1; 0 = free, as in Eq. 3", least=0
+    center_rate: float = option(
+        1.0, "learning rate of the LFs' centres, as a share of the rest's; .1 keeps LFs alive that 1 may lose", least=0
     )
     lf_feature_norm: float = option(
         4.0, "norm of each LF's feature; its square scales the step that a learning rate is for the heads", least=1e-3
@@ -109,7 +109,7 @@ class LabelingConfig(Section):
         least=0,
     )
     propagation_thresholds: bool = option(
-        True, "with propagation: an adaptive threshold begins with what these labels are sure of, not with 1 / C"
+        False, "with propagation: an adaptive threshold begins with what these labels are sure of, not with 1 / C"
     )
     propagation_veto: bool = option(
         False, "with propagation: to the end, learn from no image of which these labels name another class"

@@ -25,7 +25,8 @@ from dpssl.labeling.objective import MultipleChoice, SemiSupervised
 from dpssl.labeling.propagate import propagated_labels
 from dpssl.labeling.specialties import has_converged, read_specialties
 from dpssl.nets.backbones import build_backbone, start_backbone
-from dpssl.nets.lf_heads import LFNetwork, initialize_heads, scale_gradient
+from dpssl.nets.gradients import scale_gradient
+from dpssl.nets.lf_heads import LFNetwork, initialize_heads
 from dpssl.nets.pooling import FeatureTransform, start_centers
 from dpssl.nets.shared_batch_norm import share_batch_statistics
 from dpssl.nets.target_views import is_one_pass, learnt_and_targets
@@ -52,7 +53,7 @@ def build_network(config: Config, n_classes: int, n_channels: int) -> LFNetwork:
         settings.feature_transform,
         settings.lf_feature_norm,
         settings.sharpness_range,
-        settings.center_norm,
+        settings.center_rate,
     )
     network.abstains = config.labeling.mcl
     return network

@@ -4,11 +4,12 @@ Each labeling function has C class outputs and an abstain output in the last col
 of `specialties`: `abstain_logits` masks the classes outside it, so that its softmax is p̄_k over tau_k and "abstain".
 """
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from dpssl.nets.gradients import scale_gradient
 from dpssl.nets.pooling import AveragePooling, FeatureTransform
 
 HEAD_STD = 0.1  # of the first logits: small, so that the features and not the draw decide who specialises in what
@@ -41,14 +42,14 @@ class LFNetwork(nn.Module):
         feature_transform: bool = True,
         feature_norm: float = 4.0,
         sharpness_range: float = 2.0,
-        center_norm: float = 0.0,
+        center_rate: float = 1.0,
     ) -> None:
         super().__init__()
         n_features = cast(int, backbone.n_features)
         self.backbone = backbone
         self.pooling: FeatureTransform | AveragePooling = AveragePooling(n_lfs)
         if feature_transform:
-            self.pooling = FeatureTransform(n_lfs, n_features, feature_norm, sharpness_range, center_norm)
+            self.pooling = FeatureTransform(n_lfs, n_features, feature_norm, sharpness_range, center_rate)
         self.heads = LFHeads(n_lfs, n_features, n_classes + 1)
         self.register_buffer("specialties", torch.ones(n_lfs, n_classes, dtype=torch.bool))
         self.gradient_scale = 1.0  # of the gradient that enters the backbone
@@ -81,24 +82,6 @@ class LFNetwork(nn.Module):
         abstain_column = torch.full_like(self.specialties[:, :1], self.abstains)
         allowed = torch.cat([self.specialties, abstain_column], 1)
         return logits.masked_fill(~allowed, MASKED_LOGIT)
-
-
-class ScaleGradient(torch.autograd.Function):
-    """The identity, with its gradient multiplied by a factor."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float | Tensor) -> Tensor:
-        ctx.factor = factor
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient * ctx.factor, None
-
-
-def scale_gradient(x: Tensor, factor: float | Tensor) -> Tensor:
-    """x, with its gradient multiplied by `factor`."""
-    return cast(Tensor, ScaleGradient.apply(x, factor))  # type: ignore[no-untyped-call]
 
 
 def initialize_heads(heads: LFHeads, generator: torch.Generator) -> None:

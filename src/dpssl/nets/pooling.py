@@ -4,12 +4,12 @@
 
 `feature_map` is f (B, HW, D), `centers` c (K, D), `sharpness` beta (K,), `lf_features` f_k (B, K, D). Deviation: the
 paper leaves dis() and the scale of f open. Positions f[j] are L2-normalised, the distance is the squared L2 distance,
-beta stays positive (its logarithm is learnt) and within `sharpness_range` times its start, |c_k| at most `center_norm`,
-and f_k is L2-normalised, as is usual for such residual pooling (NetVLAD, Arandjelovic et al. 2016). Without
-normalisation the assignment stays uniform and all f_k are one vector. Without bounds an LF may die: beta_k runs to
-thousands, or c_k, near what it pools, where f_k turns fastest, takes one large step away from all positions. Then the
-LF gets no part of any, cannot even fit the labelled images, and has no gradient to come back by; so do LFs where the
-assignment starts too sharp.
+beta stays positive (its logarithm is learnt) and within `sharpness_range` times its start, and f_k is L2-normalised, as
+is usual for such residual pooling (NetVLAD, Arandjelovic et al. 2016). Without normalisation the assignment stays
+uniform and all f_k are one vector. An LF may die: without a bound beta_k runs to thousands, or c_k, near what it pools,
+where f_k turns fastest, takes one large step away from all positions. Then the LF gets no part of any, cannot even fit
+the labelled images, and has no gradient to come back by; so do LFs where the assignment starts too sharp. Hence the
+bound, and centres that move `center_rate` times as fast as the rest.
 """
 
 import math
@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpssl.nets.gradients import scale_gradient
+
 NORM_EPSILON = 1e-6
 
 
@@ -25,8 +27,7 @@ class FeatureTransform(nn.Module):
     """Feature map (B, D, h, w) -> one feature a labeling function (B, K, D), each of norm `norm`.
 
     beta_k = start * range^tanh(log_sharpness_k): within a factor `sharpness_range` of the common start; a range of 0
-    leaves it free, beta_k = start * exp(log_sharpness_k). Centres of more than `center_norm`, if it is not 0, count as
-    the nearest that are within.
+    leaves it free, beta_k = start * exp(log_sharpness_k).
     """
 
     start_sharpness: Tensor
@@ -37,10 +38,10 @@ class FeatureTransform(nn.Module):
         n_features: int,
         norm: float = 4.0,
         sharpness_range: float = 2.0,
-        center_norm: float = 0.0,
+        center_rate: float = 1.0,
     ) -> None:
         super().__init__()
-        self.norm, self.sharpness_range, self.center_norm = norm, sharpness_range, center_norm
+        self.norm, self.sharpness_range, self.center_rate = norm, sharpness_range, center_rate
         self.centers = nn.Parameter(torch.zeros(n_lfs, n_features))
         self.log_sharpness = nn.Parameter(torch.zeros(n_lfs))
         self.register_buffer("start_sharpness", torch.ones(()))
@@ -52,16 +53,13 @@ class FeatureTransform(nn.Module):
         exponent = math.log(self.sharpness_range) * torch.tanh(self.log_sharpness)
         return self.start_sharpness * exponent.exp()
 
-    def kept_centers(self) -> Tensor:
-        """c (K, D), each within its bound."""
-        if self.center_norm == 0:
-            return self.centers
-        norms: Tensor = torch.linalg.vector_norm(self.centers, dim=-1, keepdim=True)
-        return self.centers * (self.center_norm / norms.clamp_min(self.center_norm))
+    def slowed_centers(self) -> Tensor:
+        """c (K, D), with their gradient multiplied by their rate."""
+        return self.centers if self.center_rate == 1 else scale_gradient(self.centers, self.center_rate)
 
-    def assignment(self, positions: Tensor, centers: Tensor | None = None) -> Tensor:
+    def assignment(self, positions: Tensor) -> Tensor:
         """a_jk for L2-normalised positions (B, HW, D) -> (B, HW, K)."""
-        distance = _squared_distance(positions, self.kept_centers() if centers is None else centers)
+        distance = _squared_distance(positions, self.slowed_centers())
         return torch.softmax(-self.sharpness() * distance, dim=-1)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -74,10 +72,10 @@ class FeatureTransform(nn.Module):
         Whoever multiplies residuals by weights applies the factor to the C + 1 products in place of D features: on a
         CPU half of the time that the transform takes.
         """
-        positions, centers = unit_positions(features), self.kept_centers()  # (B, HW, D), (K, D)
-        assignment = self.assignment(positions, centers)  # (B, HW, K)
+        positions = unit_positions(features)  # (B, HW, D)
+        assignment = self.assignment(positions)  # (B, HW, K)
         pulled = assignment.transpose(1, 2) @ positions  # (B, K, D), sum_j a_jk f[j]
-        residual = torch.addcmul(pulled, assignment.sum(1).unsqueeze(-1), centers, value=-1)
+        residual = torch.addcmul(pulled, assignment.sum(1).unsqueeze(-1), self.slowed_centers(), value=-1)
         return residual, self.norm * inverse_norm(residual)
 
 

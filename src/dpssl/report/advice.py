@@ -22,6 +22,7 @@ MOST_PICTURES = 6
 MUCH_UNCOVERED = 0.02
 MUCH_DEAD = 0.2
 MUCH_LOST = 0.05
+SLOW_CENTERS = 0.1  # results/lost_lfs.json
 ONE_VOICE = 1.5  # independent LFs; the specialists of a class are worth at least one
 RARE = 0.25  # of the share that the given labels suggest
 STILL_RISING = 0.03  # in the last fifth of training
@@ -178,22 +179,23 @@ def _few_specialists(contents: RunContents, lfs: LFStatistics) -> Iterator[Advic
 def _lost_lfs(contents: RunContents, lfs: LFStatistics) -> Iterator[Advice]:
     """LFs that have learnt to abstain from everything: most often their centre has left the images' features."""
     settings = contents.config.labeling
-    if len(lfs.lost) > MUCH_LOST * len(lfs.coverage) and settings.feature_transform and not settings.center_norm:
+    may_be_kept = settings.feature_transform and settings.center_rate > SLOW_CENTERS
+    if may_be_kept and len(lfs.lost) > MUCH_LOST * len(lfs.coverage):
         yield Advice(
             f"{_count(len(lfs.lost), 'labeling function')} died in training",
-            f"Of {len(lfs.coverage)}, so many have classes to vote for and never vote, as one does whose centre (Eq. 3) "
-            "has moved away from all images. --center-norm 1 keeps centres among them.",
+            f"Of {len(lfs.coverage)}, so many have classes to vote for and never vote, as happens where the centre of "
+            f"one (Eq. 3) has left all images. --center-rate {SLOW_CENTERS:g} lets centres move more slowly.",
         )
 
 
 def _idle_lfs(lfs: LFStatistics) -> Iterator[Advice]:
-    n_lfs, dead = len(lfs.coverage), lfs.dead
+    n_lfs, n_idle = len(lfs.coverage), len(lfs.dead) - len(lfs.lost)
     n_copies = sum(len(group) - 1 for group in lfs.copies)
-    if len(dead) + n_copies > MUCH_DEAD * n_lfs:
+    if n_idle + n_copies > MUCH_DEAD * n_lfs:
         yield Advice(
             "Many labeling functions add nothing",
-            f"Of {n_lfs}, {len(dead)} never vote and {n_copies} repeat another. Fewer of them train faster "
-            f"(--n-lfs {max(3, n_lfs - len(dead) - n_copies)}), and a larger --specialist-ratio wakes dead ones.",
+            f"Of {n_lfs}, {n_idle} have no class and {n_copies} repeat another. Fewer of them train faster "
+            f"(--n-lfs {max(3, n_lfs - n_idle - n_copies)}), and a larger --specialist-ratio gives classes to more.",
         )
 
 

@@ -93,8 +93,10 @@ def test_labeling_functions_that_died_are_told_of_where_something_can_be_done(ma
     (told,) = (one for one in advise(contents, lfs) if "died" in one.title)
     assert told.title == "1 labeling function died in training"
     assert "Of 6," in told.text
-    assert "--center-norm 1" in told.text
-    for tried in ({"center_norm": 1.0}, {"feature_transform": False}):
+    assert "--center-rate 0.1" in told.text
+    (idle,) = (one for one in advise(contents, lfs) if "add nothing" in one.title)
+    assert "Of 6, 1 have no class and 3 repeat another" in idle.text, "the one that died is not to be left out"
+    for tried in ({"center_rate": 0.1}, {"feature_transform": False}):
         assert "died" not in titles(advise(replace(contents, config=with_values(contents.config, tried)), lfs))
 
 
