@@ -25,7 +25,7 @@ STYLES = {"heads": "--", "propagation": ":", SHARES: "-"}
 
 RUNS = {
     "the same, thresholds that begin with the labels": ("shares and thresholds", "-"),
-    "propagation, rescaled, heads first, even classes": ("propagation, shares", (0, (6, 1))),
+    "the same, weak views left out": ("propagation, shares", (0, (6, 1))),
     "propagation, rescaled, heads first": ("propagation", ":"),
     "propagation with a veto, rescaled, heads first": ("propagation, veto", "-."),
     "no propagation, rescaled, heads first": ("none", "--"),

@@ -19,6 +19,7 @@ from dpssl.config import settings_that_matter
 from dpssl.metrics import vote_scores
 from dpssl.paper.figures import label_model_figures
 from dpssl.pipeline import SUMMARY, VOTES
+from dpssl.report.lf_statistics import describe_lfs
 from dpssl.runs import Run, open_run
 
 N_LINES = 60  # of a stage's curve
@@ -47,7 +48,8 @@ def vote_figures(run: Run) -> dict[str, Any]:
     if not run.folder.has(VOTES):
         return {}
     file, rows = run.folder.read_votes(run.dataset.ids), run.split.unlabeled
-    return vote_scores(file.votes[rows], run.dataset.truth[rows], file.specialties)
+    scores = vote_scores(file.votes[rows], run.dataset.truth[rows], file.specialties)
+    return {**scores, "n_lost": len(describe_lfs(file).lost)}
 
 
 def thinned(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

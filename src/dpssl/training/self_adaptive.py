@@ -36,9 +36,10 @@ class SelfAdaptive(nn.Module):
     def begin_with(self, probabilities: Tensor) -> None:
         """τ, p̃ and h̃ are those of probabilities (n, C) that are known before training, in place of 1/C."""
         confidence, labels = probabilities.max(-1)
-        self.threshold.copy_(confidence.mean())
-        self.mean_prediction.copy_(probabilities.mean(0))
-        self.label_histogram.copy_(class_shares(labels, torch.ones_like(confidence), len(self.label_histogram)))
+        self.threshold.copy_(average(confidence.mean()))
+        self.mean_prediction.copy_(average(probabilities.mean(0)))
+        shares = class_shares(labels, torch.ones_like(confidence), len(self.label_histogram))
+        self.label_histogram.copy_(average(shares))
 
     @torch.no_grad()
     def adapt(self, probabilities: Tensor) -> None:
