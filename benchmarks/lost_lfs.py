@@ -10,11 +10,12 @@ are true ones, as no question here is about who knows what.
 import argparse
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
-from frozen_start import feature_maps, network_on, started_backbone
+from frozen_start import CHUNK, feature_maps, network_on, started_backbone
 from results_file import REPOSITORY, commit, write_results
 from torch import Tensor
 
@@ -24,7 +25,7 @@ from dpssl.data.readers import load_dataset
 from dpssl.labeling.losses import labeled_loss
 from dpssl.nets.lf_heads import LFNetwork
 
-N_IMAGES, N_STEPS, BATCH, N_LAST, CHUNK = 6000, 1200, 64, 100, 500
+N_IMAGES, N_STEPS, BATCH, N_LAST = 6000, 1200, 64, 100
 LEARNING_RATES, CENTER_RATES = (0.03, 0.1), (1.0, 0.1)
 LABELS_A_CLASS = 4
 
@@ -70,14 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     maps = feature_maps(started_backbone(base, bank.images.shape[1]), bank, every)
     labels = torch.from_numpy(dataset.truth[: len(maps)]).long()
     few = torch.cat([torch.nonzero(labels == each).flatten()[:LABELS_A_CLASS] for each in range(dataset.n_classes)])
-    for seed in chosen.seeds:
-        for rows, learning_rate in ((rows, rate) for rows in (few, every) for rate in LEARNING_RATES):
-            for center_rate in CENTER_RATES:
-                config = with_values(base, {"learning_rate": learning_rate, "center_rate": center_rate})
-                network, loss = trained_heads(config, maps[rows], labels[rows], dataset.n_classes, seed)
-                arm = {"n_labels": len(rows), "learning_rate": learning_rate, "center_rate": center_rate, "seed": seed}
-                runs.append({**arm, "n_lost": n_lost(network, maps), "loss": round(loss, 3)})
-                print(json.dumps(runs[-1]), flush=True)
+    for seed, rows, rate, center_rate in product(chosen.seeds, (few, every), LEARNING_RATES, CENTER_RATES):
+        rates = {"learning_rate": rate, "center_rate": center_rate}
+        network, loss = trained_heads(with_values(base, rates), maps[rows], labels[rows], dataset.n_classes, seed)
+        found = {"n_lost": n_lost(network, maps), "loss": round(loss, 3)}
+        runs.append({"n_labels": len(rows), **rates, "seed": seed, **found})
+        print(json.dumps(runs[-1]), flush=True)
     about = {"commit": commit(), "data": chosen.data, "preset": chosen.preset, "n_steps": N_STEPS}
     about |= {"backbone_weights": Path(chosen.backbone_weights).name, "n_lfs": base.labeling.n_lfs}
     write_results(chosen.out, {**about, "runs": runs})

@@ -31,9 +31,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 # Settings that came later: runs from before go on where these have their defaults.
 LATER = (
-    *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "propagation_steps", "propagation_veto"),
-    *("end_depth", "end_width", "end_strides", "weak_gradient", "center_rate"),
-    "propagation_thresholds",
+    *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "weak_gradient", "center_rate"),
+    *("propagation_steps", "propagation_thresholds", "propagation_veto", "end_depth", "end_width", "end_strides"),
 )
 
 

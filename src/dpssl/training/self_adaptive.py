@@ -32,20 +32,18 @@ class SelfAdaptive(nn.Module):
         self.register_buffer("mean_prediction", uniform.clone())
         self.register_buffer("label_histogram", uniform.clone())
 
-    @torch.no_grad()
     def begin_with(self, probabilities: Tensor) -> None:
         """τ, p̃ and h̃ are those of probabilities (n, C) that are known before training, in place of 1/C."""
-        confidence, labels = probabilities.max(-1)
-        self.threshold.copy_(average(confidence.mean()))
-        self.mean_prediction.copy_(average(probabilities.mean(0)))
-        shares = class_shares(labels, torch.ones_like(confidence), len(self.label_histogram))
-        self.label_histogram.copy_(average(shares))
+        self._move(probabilities, 1.0)
 
-    @torch.no_grad()
     def adapt(self, probabilities: Tensor) -> None:
         """τ, p̃ and h̃ follow the weak views' probabilities (B, C)."""
+        self._move(probabilities, 1 - self.decay)
+
+    @torch.no_grad()
+    def _move(self, probabilities: Tensor, share: float) -> None:
+        """This share of the way to what the probabilities say."""
         confidence, labels = probabilities.max(-1)
-        share = 1 - self.decay
         self.threshold.lerp_(average(confidence.mean()), share)
         self.mean_prediction.lerp_(average(probabilities.mean(0)), share)
         shares = class_shares(labels, torch.ones_like(confidence), len(self.label_histogram))
