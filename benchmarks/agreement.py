@@ -3,8 +3,8 @@
     python benchmarks/agreement.py runs/plain runs/zoomed       # -> results/agreement.json
 
 What `dpssl combine` would train on, scored with the truth: with every run's full say, and where a run has none between
-classes that it tells apart by size. Beside it what label models make of the votes of all runs put side by side, where
-all have votes (runs of `dpssl fit` have none).
+classes that it tells apart by size or of which it has lost one. Beside it what label models make of the votes of all
+runs put side by side, where all have votes (runs of `dpssl fit` have none).
 """
 
 import argparse
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from results_file import REPOSITORY, commit, write_results
 
-from dpssl.audit import pairs_without_say
+from dpssl.combine import pairs_without_say
+from dpssl.config import with_values
 from dpssl.label_model import LabelModel, confidence_for
 from dpssl.label_model.together import common_labels, surest, without_say
 from dpssl.metrics import log_loss
@@ -73,11 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = {name: scored([run]) for name, run in zip(names, runs, strict=True)}
     if len(runs) > 1:
         together = " and ".join(names)
-        no_say = pairs_without_say(runs, torch.device("cpu"), "auto")
+        files = [run.folder.read_soft_labels(runs[0].dataset.ids) for run in runs]
+        no_say = pairs_without_say(runs, files, with_values(runs[0].config, {"device": "cpu"}))
         report[together] = scored(runs)
         if all(run.folder.has(VOTES) for run in runs):
             report[together]["one_label_model"] = one_label_model(runs)
-        report[f"{together}, no say by size"] = scored(runs, no_say) | {"no_say": no_say}
+        report[f"{together}, some without a say"] = scored(runs, no_say) | {"no_say": no_say}
     for name, figures in report.items():
         print(name, figures)
     write_results(chosen.out, {"commit": commit(), "runs": report})

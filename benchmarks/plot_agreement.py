@@ -15,7 +15,7 @@ TITLES = {
     "seed11": "one run",
     "seed11_zoom": "another, with --zoom 1.6",
     "seed11 and seed11_zoom": "both together",
-    "seed11 and seed11_zoom, no say by size": "the same, no say between classes told apart by size",
+    "seed11 and seed11_zoom, some without a say": "the same, no say between classes told apart by size",
 }
 
 

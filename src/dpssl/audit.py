@@ -17,7 +17,6 @@ from dpssl.end_model.kinds import SMALLEST_KIND, explained, kinds_of, least_expl
 from dpssl.end_model.predict import embed
 from dpssl.end_model.sizes import images_to_ask, told_apart_by_size
 from dpssl.end_model.storage import END_MODEL, load_end_model
-from dpssl.label_model.together import taken_together
 from dpssl.nets.backbones import build_backbone, start_backbone
 from dpssl.nets.classifier import Classifier
 from dpssl.runs import Run
@@ -35,21 +34,13 @@ def pairs_told_apart_by_size(run: Run, device: torch.device, memory: str) -> lis
     return told_apart_by_size(model.network, model.bank.with_images(run.dataset.images[rows], memory))
 
 
-def pairs_without_say(runs: Sequence[Run], device: torch.device, memory: str) -> list[list[tuple[int, int]]]:
-    """For each of `runs` the pairs of classes that it tells apart by size.
-
-    Where that would leave two classes to no run at all, all runs are heard about them and what is joined to them.
-    """
-    told_apart = [
-        sorted({(min(pair["near"], pair["far"]), max(pair["near"], pair["far"])) for pair in found})
-        for found in (
-            pairs_told_apart_by_size(run, device, memory) if run.folder.has(END_MODEL) else [] for run in runs
-        )
+def pairs_by_size(runs: Sequence[Run], device: torch.device, memory: str) -> list[list[tuple[int, int]]]:
+    """For each of `runs` the pairs of classes that its end model, if it has one, tells apart by size."""
+    found = [pairs_told_apart_by_size(run, device, memory) if run.folder.has(END_MODEL) else [] for run in runs]
+    return [
+        sorted({(min(pair["near"], pair["far"]), max(pair["near"], pair["far"])) for pair in of_run})
+        for of_run in found
     ]
-    together = np.stack([taken_together(pairs, runs[0].dataset.n_classes) for pairs in told_apart])  # (R, C, C)
-    left_to_none = together.all(axis=0).sum(axis=1) > 1  # (C,)
-    heard = (together & left_to_none).any(axis=2)  # (R, C) what is joined to these
-    return [[pair for pair in pairs if not of_all[pair[0]]] for pairs, of_all in zip(told_apart, heard, strict=True)]
 
 
 def knows_its_kinds(run: Run) -> bool:

@@ -4,7 +4,7 @@ import torch
 
 from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.class_prior import check_class_prior, class_prior
-from dpssl.config import DP_SSL, WIDE_RESNET, Config, flag
+from dpssl.config import DP_SSL, NO_METHOD, WIDE_RESNET, Config, flag
 from dpssl.data.split import Split, every_known_label
 from dpssl.data.table import Dataset
 from dpssl.end_model.train import build_classifier
@@ -12,6 +12,7 @@ from dpssl.errors import InputError, require_utf8
 from dpssl.label_model import VARIANTS
 from dpssl.labeling.losses import count_specialists
 from dpssl.labeling.train import build_network
+from dpssl.training.distributed import share
 from dpssl.training.run_log import require_tensorboard
 
 
@@ -55,6 +56,11 @@ def _check_left_out(config: Config) -> None:
 
 def check_settled(config: Config) -> None:
     """What goes together only once every setting has its value: the size of the images may name a preset."""
+    if config.has_second_run and share().size > 1:
+        raise InputError(
+            f"torchrun: --second-method {config.second_run.second_method} trains in one process; start it alone, or "
+            f"add --second-method {NO_METHOD}"
+        )
     n_steps = config.labeling.propagation_steps
     if config.baseline.method != DP_SSL:
         return

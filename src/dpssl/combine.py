@@ -8,31 +8,47 @@ they are surest of together is nearly all right.
 
 Some of these mistakes a run shows by itself: classes that its end model tells apart by how much of the image they fill
 (`end_model.sizes`). It has no say between these. Its word would not only mislead: it also chooses what is trusted,
-those images on which its rule happens to hold, and the new run would learn the rule from them. If asked for, a run also
-has no say about the kinds of image that the rest of their class explains least (`end_model.kinds`).
+those images on which its rule happens to hold, and the new run would learn the rule from them. Nor has a run a say
+between a class that it has lost and those it has taken it for, where the shares of the classes are known
+(`--class-prior`). If asked for, a run also has no say about the kinds of image that the rest of their class explains
+least (`end_model.kinds`).
 """
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpssl.audit import knows_its_kinds, pairs_without_say, unexplained_images
+from dpssl.audit import knows_its_kinds, pairs_by_size, unexplained_images
 from dpssl.baselines.registry import SYSTEMS
+from dpssl.class_prior import class_prior
 from dpssl.config import DP_SSL, Config
 from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
+from dpssl.data.split import Split, split_to_json
 from dpssl.errors import InputError, RunFolderError
-from dpssl.label_model.together import common_labels, surest, without_say
+from dpssl.label_model.together import common_labels, left_to_some, lost_pairs, surest, without_say
 from dpssl.pipeline import COMMON, ORACLE, SOFT_LABELS, START, noted_scores
-from dpssl.report.change import COMBINED
-from dpssl.run_folder import RunFolder
-from dpssl.runs import PROGRESS, Run, derive_run, use_threads
+from dpssl.report.change import COMBINED, pairs_in_words
+from dpssl.run_folder import RunFolder, SoftLabelFile
+from dpssl.runs import PROGRESS, SPLIT, Run, change_config, derive_run, use_threads
 from dpssl.training.precision import pick_device
 from dpssl.warm_start import BACKBONE
 
 RUNS = "runs"  # in the minutes: what the runs before took
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What several runs say together, for a run that is to learn from it."""
+
+    common: NDArray[np.float64]  # (n, C) soft labels
+    n_runs: NDArray[np.int64]  # (n,) how many of them speak of the image
+    split: Split  # with the trusted labels
+    noted: dict[str, Any]  # for combined.json
+    minutes: float  # that they took
 
 
 def start_combined(
@@ -43,6 +59,36 @@ def start_combined(
     unexplained: float = UNEXPLAINED_SHARE,
 ) -> Run:
     """The new run, ready for `run_all`: settings `config`, images and given labels of the first of `parents`."""
+    first, found = parents[0], agree(parents, config, trust, unexplained)
+    return derive_run(
+        first, config, (first.dataset, found.split), out, lambda folder: _write_start(folder, found, first, config)
+    )
+
+
+def combine_inside(run: Run, parents: Sequence[Run], config: Config) -> None:
+    """Make `run`, in whose folder `start` its `parents` are, the one that learns from them, with the settings `config`.
+
+    combined.json comes last: as long as it is not there, all of this is done again.
+    """
+    found = agree(parents, config, TRUSTED_SHARE, UNEXPLAINED_SHARE)
+    inside = [str(parent.folder.folder.relative_to(run.folder.folder)) for parent in parents]
+    run.split = found.split
+    run.folder.write_json(SPLIT, split_to_json(run.dataset, run.split))
+    change_config(run, config)
+    _write_start(run.folder, replace(found, noted=found.noted | {"combined_from": inside}), parents[0], config)
+
+
+def _write_start(folder: RunFolder, found: Agreement, first: Run, config: Config) -> None:
+    folder.path(START).mkdir(exist_ok=True)
+    folder.write_json(PROGRESS, {"minutes": {RUNS: round(found.minutes, 4)}})
+    folder.write_arrays(f"{START}/{COMMON}", soft_labels=found.common.astype(np.float32), n_runs=found.n_runs)
+    if _same_warm_start(config, first.config) and first.folder.has(BACKBONE):
+        shutil.copyfile(first.folder.path(BACKBONE), folder.path(BACKBONE))
+    folder.write_json(f"{START}/{COMBINED}", found.noted)
+
+
+def agree(parents: Sequence[Run], config: Config, trust: float, unexplained: float) -> Agreement:
+    """What the runs say together, and which of their labels the surest share `trust` of the images may learn from."""
     if not 0 < trust <= 1:
         raise InputError(f"--trust {trust:g}: must be above 0 and at most 1, the share of the images")
     if not 0 <= unexplained < 1:
@@ -50,8 +96,8 @@ def start_combined(
     _check_alike(parents)
     use_threads(config)
     first, files = parents[0], [parent.folder.read_soft_labels(parents[0].dataset.ids) for parent in parents]
-    no_say = pairs_without_say(parents, pick_device(config.run.device), config.run.image_memory)
     covered = np.stack([file.covered for file in files])  # (R, n)
+    no_say = pairs_without_say(parents, files, config)
     silent = covered & _silent_about(parents, unexplained, config)
     soft_labels = np.stack([without_say(file.soft_labels, pairs) for file, pairs in zip(files, no_say, strict=True)])
     for of_run, has_votes, is_silent in zip(soft_labels, covered, silent, strict=True):
@@ -75,21 +121,24 @@ def start_combined(
         "summaries": [noted_scores(parent) for parent in parents],
     }
     minutes = sum(sum(parent.minutes().values()) for parent in parents)
-
-    def prepare(folder: RunFolder) -> None:
-        folder.path(START).mkdir()
-        folder.write_json(f"{START}/{COMBINED}", noted)
-        folder.write_json(PROGRESS, {"minutes": {RUNS: round(minutes, 4)}})
-        folder.write_arrays(f"{START}/{COMMON}", soft_labels=common.astype(np.float32), n_runs=n_runs)
-        if _same_warm_start(config, first.config) and first.folder.has(BACKBONE):
-            shutil.copyfile(first.folder.path(BACKBONE), folder.path(BACKBONE))
-
-    return derive_run(first, config, (first.dataset, split), out, prepare)
+    return Agreement(common, n_runs, split, noted, minutes)
 
 
-def noted_start(run: Run) -> dict[str, Any]:
-    """What is known of the runs that this one combines."""
-    return dict(run.folder.read_json(f"{START}/{COMBINED}"))
+def describe_start(run: Run) -> list[str]:
+    """Lines about the runs that this one learns from, for who started it."""
+    noted = run.folder.read_json(f"{START}/{COMBINED}")
+    lines = []
+    for source, pairs, n_silent in zip(noted["combined_from"], noted["no_say"], noted["n_unexplained"], strict=True):
+        if pairs:
+            names = pairs_in_words(pairs, run.dataset.class_names)
+            lines.append(f"{source} has no say between {names}: told apart by their size, or one of them lost")
+        if n_silent:
+            lines.append(f"{source} has no say about {n_silent:,} images that nothing explains")
+    lines.append(
+        f"the runs agree on {100 * noted['agreement']:.1f} % of the unlabelled images; takes {noted['n_trusted']:,} "
+        "labels as given, on which they agree most surely"
+    )
+    return lines
 
 
 def _check_alike(parents: Sequence[Run]) -> None:
@@ -124,6 +173,21 @@ def _check_alike(parents: Sequence[Run]) -> None:
             )
 
 
+def pairs_without_say(
+    parents: Sequence[Run], files: Sequence[SoftLabelFile], config: Config
+) -> list[list[tuple[int, int]]]:
+    """Of each run: classes it tells apart by size, and classes that it has lost with those it has taken them for."""
+    split, n_classes = parents[0].split, parents[0].dataset.n_classes
+    by_size = pairs_by_size(parents, pick_device(config.run.device), config.run.image_memory)
+    shares = class_prior(config.label_model.class_prior, split.given_labels, n_classes)
+    lost: list[list[tuple[int, int]]] = [[] for _ in parents]
+    if shares is not None:
+        lost = lost_pairs(np.stack([file.soft_labels[split.unlabeled].argmax(1) for file in files]), shares)
+    return left_to_some(
+        [sorted({*of_size, *of_lost}) for of_size, of_lost in zip(by_size, lost, strict=True)], n_classes
+    )
+
+
 def _silent_about(parents: Sequence[Run], share: float, config: Config) -> NDArray[np.bool_]:
     """(R, n) true for the images of the kinds that the rest of their class explains least, `share` of a run's."""
     silent = np.zeros((len(parents), len(parents[0].dataset.ids)), dtype=np.bool_)
@@ -139,5 +203,6 @@ def _silent_about(parents: Sequence[Run], share: float, config: Config) -> NDArr
 
 
 def _same_warm_start(config: Config, other: Config) -> bool:
+    """Whether both begin with one of the same kind; a run of fewer steps does not make a shorter one of its own."""
     alike = config.warm_start == other.warm_start and config.backbone == other.backbone
-    return alike and config.n_warm_steps == other.n_warm_steps > 0
+    return alike and config.n_warm_steps > 0 and other.n_warm_steps > 0

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpssl.checks import check, check_settled
 from dpssl.class_prior import class_prior
-from dpssl.config import Config, default_preset, load_preset, options, with_values
+from dpssl.config import Config, alone, default_preset, load_preset, options, with_values
 from dpssl.constants import UNLABELED
 from dpssl.data.batches import ImageBank
 from dpssl.data.table import as_uint8_images
@@ -35,7 +35,8 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     seed: of the weights and every draw.
     device: "cpu", "cuda" or "auto".
-    preset: name of the settings to start from; None chooses by the size of the images.
+    preset: name of the settings to start from; None chooses by the size of the images. A second opinion that a preset
+        asks for (`cifar10-40`) is for `dpssl run` alone.
     settings: dict of settings of the method, such as {"n_lfs": 30, "steps": 5000}; `dpssl run --help` lists them.
     verbose: show progress bars.
 
@@ -64,7 +65,7 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         given = _check_labels(y, len(pixels))
         self.classes_: NDArray[np.int64] = np.unique(given[given != UNLABELED])
         given = np.where(given == UNLABELED, UNLABELED, np.searchsorted(self.classes_, given))
-        self.config_ = self._config(pixels)
+        self.config_ = alone(self._config(pixels))
         check(self.config_)
         check_settled(self.config_)
         check_backbone(self.config_.backbone)
@@ -120,10 +121,13 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         preset = self.preset or default_preset("", max(pixels.shape[1:3]))
         config = Config() if preset is None else load_preset(preset)
         settings = self.settings or {}
-        elsewhere = {entry.name for entry in options() if entry.section in ("run", "data")}
+        elsewhere = {entry.name for entry in options() if entry.section in ("run", "data", "second_run")}
         for name in settings:
             if name in elsewhere:
-                raise InputError(f"settings: {name!r} is no setting of the method; seed and device are arguments")
+                raise InputError(
+                    f"settings: {name!r} is no setting of a classifier in memory; seed and device are arguments, and "
+                    "`dpssl run` has the others"
+                )
         return with_values(config, {"seed": self.seed, "device": self.device, **settings})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpssl.config import BYOL, WARM_RATES, WIDE_RESNET, BackboneConfig, Config, with_values
+from dpssl.config import BYOL, WARM_RATES, WIDE_RESNET, BackboneConfig, Config, combined_config, with_values
 
 AIM = 0.9  # share of the time that is planned with; the rest is for the label model, the report and a slow moment
 AFTERWORK = 8  # seconds that those take at least
@@ -131,6 +131,16 @@ def images_of(config: Config, n_images: int) -> dict[str, float]:
         "lfs": first + passes,
         "train": end_cost * (end.end_batch_size * end.end_steps * (1 + end.end_unlabeled_ratio) + passes),
     }
+
+
+def images_of_all_runs(config: Config, n_images: int) -> float:
+    """As `images_of`, of a whole run: with a second opinion it is three, of which the first makes the warm start."""
+    work = images_of(config, n_images)
+    total = sum(work.values())
+    if config.has_second_run:
+        both = images_of(combined_config(config), n_images)
+        total += work["lfs"] + both["lfs"] + both["train"]
+    return total
 
 
 def end_model_cost(config: Config) -> float:

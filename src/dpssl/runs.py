@@ -51,6 +51,7 @@ class Run:
     progress: bool = True
     started: float = field(default_factory=time.monotonic)
     watch: Watch | None = None  # of the step that trains now
+    part: "Run | None" = None  # a run inside this one, while it is at work
     stop_requested: bool = False
     is_new: bool = False  # started by this command; one that is resumed keeps to the steps it had
 
@@ -113,6 +114,8 @@ class Run:
         self.stop_requested = True
         if self.watch is not None:
             self.watch.stop_requested = True
+        if self.part is not None:
+            self.part.stop()
 
 
 def start_run(
@@ -128,7 +131,7 @@ def start_run(
     `adapt` may change the settings when it has seen the data; minutes count from `started` (time.monotonic()).
     """
     started = time.monotonic() if started is None else started
-    config = _with_all_method_settings(_with_absolute_paths(config))
+    config = with_all_method_settings(_with_absolute_paths(config))
     everything, dataset, split = _read(config, progress)
     if adapt is not None:
         adapted = adapt(config, dataset, split)
@@ -195,7 +198,7 @@ def _with_absolute_paths(config: Config) -> Config:
     return with_values(config, {name: str(Path(path).expanduser().absolute()) for name, path in paths.items()})
 
 
-def _with_all_method_settings(config: Config) -> Config:
+def with_all_method_settings(config: Config) -> Config:
     """config.toml tells all settings that another method was trained with, not only those that were given."""
     method, given = config.baseline.method, config.baseline.method_settings
     return with_values(config, {"method_settings": as_given(method_settings(method, given))})

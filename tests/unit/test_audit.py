@@ -1,4 +1,4 @@
-"""Which run is heard about which classes."""
+"""What a run's own networks say against its labels."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -25,31 +25,15 @@ def runs_that_tell_apart(monkeypatch: pytest.MonkeyPatch, *pairs_of_run: list[tu
     return runs
 
 
-@pytest.mark.parametrize(
-    ("told_apart", "no_say"),
-    [
-        ([[], [(3, 1)]], [[], [(1, 3)]]),
-        ([[(1, 3)], [(3, 1)]], [[], []]),  # of all: all are heard
-        ([[(0, 1), (2, 3)], [(1, 0)]], [[(2, 3)], []]),
-        ([[(0, 1)], [(2, 3)]], [[(0, 1)], [(2, 3)]]),
-        ([[(0, 1), (1, 2), (0, 2)], [(0, 2)]], [[], []]),  # 0 and 2 would be left to none, by way of 1
-        ([[(0, 1), (1, 2)], [(0, 2)]], [[], []]),
-        ([[(0, 1), (1, 2)], [(0, 2)], []], [[(0, 1), (1, 2)], [(0, 2)], []]),
-    ],
-)
-def test_every_pair_of_classes_is_left_to_someone(
-    monkeypatch: pytest.MonkeyPatch,
-    told_apart: list[list[tuple[int, int]]],
-    no_say: list[list[tuple[int, int]]],
-) -> None:
-    runs = runs_that_tell_apart(monkeypatch, *told_apart)
-    assert audit.pairs_without_say(runs, torch.device("cpu"), "auto") == no_say
+def test_pairs_by_size_are_named_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = runs_that_tell_apart(monkeypatch, [(3, 1), (1, 3), (0, 2)], [])
+    assert audit.pairs_by_size(runs, torch.device("cpu"), "auto") == [[(0, 2), (1, 3)], []]
 
 
 def test_a_run_without_an_end_model_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_that_tell_apart(monkeypatch, [(0, 1)], [(2, 3)])
     runs[0].folder.has = lambda name: False
-    assert audit.pairs_without_say(runs, torch.device("cpu"), "auto") == [[], [(2, 3)]]
+    assert audit.pairs_by_size(runs, torch.device("cpu"), "auto") == [[], [(2, 3)]]
 
 
 def kinds(sizes: list[int], explained: list[float]) -> audit.Kinds:

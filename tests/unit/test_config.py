@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from dpssl.config import (
     Config,
     Option,
+    alone,
+    combined_config,
     from_toml,
     load_config_file,
     load_preset,
     options,
     preset_names,
+    second_config,
     settings_that_matter,
     to_toml,
     with_values,
@@ -310,7 +313,26 @@ def test_cifar10_40_differs_from_the_paper_s_network_in_what_docs_reproduce_says
     of_network, of_steps = {"depth", "width", "strides", "zoom", "center_rate"}, {"steps", "warm_steps", "end_steps"}
     of_start = {"warm_method", "rescale_start", "mcl_gradient", "heads_first"}
     of_first_labels = {"propagation_steps", "propagation_thresholds", "class_prior"}
-    assert differs == of_network | of_steps | of_start | of_first_labels
+    of_second_run = {"second_method", "combined_steps", "combined_end_steps"}
+    assert differs == of_network | of_steps | of_start | of_first_labels | of_second_run
+
+
+def test_the_three_runs_of_a_second_opinion() -> None:
+    preset = with_values(load_preset("cifar10-40"), {"seed": 5})
+    first, second, both = alone(preset), second_config(preset), combined_config(preset)
+    assert not first.has_second_run
+    assert settings_that_matter(first) | {"second_method": "fixmatch"} == settings_that_matter(preset)
+    assert settings_that_matter(second) | {"method": "dp-ssl"} == settings_that_matter(first)
+    assert {config.run.seed for config in (first, second, both)} == {5}, "the same labels"
+    assert (both.labeling.steps, both.end_model.end_steps, both.labeling.propagation_steps) == (20000, 15000, 0)
+    again = with_values(preset, {"second_method": "dp-ssl", "combined_steps": 0, "combined_end_steps": 0})
+    assert [config.run.repeat for config in (again, second_config(again), combined_config(again))] == [0, 1, 2]
+    assert combined_config(again).labeling.steps == preset.labeling.steps // 2
+    assert combined_config(again).end_model.end_steps == preset.end_model.end_steps
+
+
+def test_another_system_alone_has_no_second_opinion() -> None:
+    assert not with_values(load_preset("cifar10-40"), {"method": "fixmatch"}).has_second_run
 
 
 def test_digits_are_not_mirrored() -> None:

@@ -51,7 +51,7 @@ def adapted(
             _say(f"images of {side} pixels: the settings of preset {preset}, where none are given")
         if not (plans and config.baseline.method == DP_SSL and config.backbone.backbone == WIDE_RESNET):
             return with_values(config, {"plan": False})
-        if config.run.max_minutes and config.run.plan and "steps" not in given:
+        if config.run.max_minutes and config.run.plan and "steps" not in given and not config.has_second_run:
             return _planned(config, given, dataset, split, started, has_preset=preset == SMALL_PRESET)
         if not config.run.max_minutes:
             _warn_of_hours(config, dataset, split)
@@ -122,12 +122,12 @@ def state_plan(plan: "Plan", where: str, side: int) -> str:
 
 def _warn_of_hours(config: Config, dataset: "Dataset", split: "Split") -> None:
     """A network made for a GPU takes days on a CPU: say so before they have passed."""
-    from dpssl.plan import images_of
+    from dpssl.plan import images_of_all_runs
     from dpssl.training.precision import pick_device
 
     device = pick_device(config.run.device)
     side = max(dataset.images.shape[1:3])
-    n_images = sum(images_of(config, len(dataset.images)).values())
+    n_images = images_of_all_runs(config, len(dataset.images))
     if device.type != "cpu" or n_images * side * side < LONG_RUN:
         return
     from dpssl.calibrate import seconds_per_image

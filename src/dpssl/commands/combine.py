@@ -7,38 +7,29 @@ from typing import Any
 from dpssl.commands.command import Command
 from dpssl.commands.flags import add_settings
 from dpssl.commands.session import finish, say_start
-from dpssl.config import with_values
+from dpssl.config import ONCE_COMBINED, alone, with_values
 from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
 
-# Trusted labels take the place of labels that spread, which are mostly wrong where the runs doubt: docs/combine.md.
-UNLIKE_THE_FIRST = {"max_minutes": 0, "propagation_steps": 0, "propagation_veto": False}
 SECTIONS = ("run", "augment", "optim", "warm_start", "labeling", "label_model", "end_model")
 
 
 def run_combine(chosen: dict[str, Any]) -> int:
     import torch
 
-    from dpssl.combine import noted_start, start_combined
+    from dpssl.combine import describe_start, start_combined
     from dpssl.pipeline import run_all
-    from dpssl.report.change import pairs_in_words
     from dpssl.runs import open_run
 
     threads = torch.get_num_threads()
     parents = [open_run(source, writes=False) for source in chosen["sources"]]
     torch.set_num_threads(threads)  # each was opened with its own
     highest = max(parent.config.run.repeat for parent in parents)
-    config = with_values(parents[0].config, {"repeat": highest + 1, **UNLIKE_THE_FIRST, **chosen["set"]})
+    changed = {"repeat": highest + 1, "max_minutes": 0, **ONCE_COMBINED}
+    config = with_values(alone(parents[0].config), changed | chosen["set"])
     run = start_combined(parents, config, chosen["out"], chosen["trust"], chosen["unexplained"])
     del parents  # their images
     say_start(run)
-    noted = noted_start(run)
-    for source, pairs, n_silent in zip(chosen["sources"], noted["no_say"], noted["n_unexplained"], strict=True):
-        if pairs:
-            names = pairs_in_words(pairs, run.dataset.class_names)
-            print(f"{source} has no say between {names}, which it tells apart by their size", file=sys.stderr)
-        if chosen["unexplained"]:
-            print(f"{source} has no say about {n_silent:,} images that nothing explains", file=sys.stderr)
-    print(f"takes {len(run.split.trusted):,} labels as given, on which the runs agree most surely", file=sys.stderr)
+    print("\n".join(describe_start(run)), file=sys.stderr)
     return finish(run, run_all)
 
 

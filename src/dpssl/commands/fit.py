@@ -4,14 +4,14 @@ from typing import Any
 
 from dpssl.commands.adapt import adapted
 from dpssl.commands.command import Command
-from dpssl.commands.flags import add_new_run_flags, new_config
+from dpssl.commands.flags import add_new_run_flags, one_run
 from dpssl.commands.session import finish, say_start
 from dpssl.config import DP_SSL, METHODS
 from dpssl.errors import InputError
 
 
 def run_fit(chosen: dict[str, Any]) -> int:
-    config = new_config(chosen)
+    config = one_run(chosen)
     if config.baseline.method == DP_SSL and "method" not in chosen["set"]:
         raise InputError(f"--method: name the system to train, one of {', '.join(METHODS)}")
     from dpssl.pipeline import run_all

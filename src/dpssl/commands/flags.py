@@ -4,7 +4,19 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from dpssl.config import Config, default_preset, flag, load_config_file, load_preset, options, preset_names, with_values
+from dpssl.config import (
+    NO_METHOD,
+    Config,
+    alone,
+    default_preset,
+    flag,
+    load_config_file,
+    load_preset,
+    options,
+    preset_names,
+    with_values,
+)
+from dpssl.errors import InputError
 
 
 def add_new_run_flags(command: argparse.ArgumentParser) -> None:
@@ -26,6 +38,14 @@ def new_config(chosen: dict[str, Any]) -> Config:
 
     preset = chosen["preset"] or default_preset(settle(None).data.data)
     return settle(preset)
+
+
+def one_run(chosen: dict[str, Any]) -> Config:
+    """As `new_config`, of a command that has no second opinion, whatever the preset says."""
+    asked = chosen["set"].get("second_method", NO_METHOD)
+    if asked != NO_METHOD:
+        raise InputError(f"--second-method {asked}: only with `dpssl run`, which trains both and combines them")
+    return alone(new_config(chosen))
 
 
 class _Collect(argparse.Action):

@@ -131,6 +131,8 @@ def say_start(run: "Run") -> None:
         )
         if run.config.end_model.has_own_network:
             work += f" (a {network_name(run.config.end_backbone)})"
+    if run.config.has_second_run:
+        work += f"; then {run.config.second_run.second_method}, then a run that learns from both"
     if dataset.origin.statement:
         print(dataset.origin.statement, file=sys.stderr)
     if dataset.origin.damaged:

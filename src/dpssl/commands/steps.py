@@ -8,7 +8,7 @@ from typing import Any
 
 from dpssl.commands.adapt import adapted
 from dpssl.commands.command import Command
-from dpssl.commands.flags import add_new_run_flags, add_settings, new_config
+from dpssl.commands.flags import add_new_run_flags, add_settings, new_config, one_run
 from dpssl.commands.session import STEP_SECTIONS, finish, open_for, say_start
 from dpssl.config import DP_SSL, Config, flag, with_values
 from dpssl.errors import InputError
@@ -18,8 +18,8 @@ REDO_HELP = "replace this step's result in the run, and remove what was made fro
 
 def run_run(chosen: dict[str, Any]) -> int:
     started = time.monotonic()  # importing torch takes seconds of --max-minutes
-    from dpssl.pipeline import run_all
     from dpssl.runs import start_run
+    from dpssl.second_opinion import run_all
 
     run = start_run(
         new_config(chosen), chosen["out"], adapt=adapted(chosen, plans=True, started=started), started=started
@@ -32,7 +32,7 @@ def run_lfs(chosen: dict[str, Any]) -> int:
     from dpssl.pipeline import train_labeling_functions
     from dpssl.runs import start_run
 
-    config = new_config(chosen)
+    config = one_run(chosen)
     if config.baseline.method != DP_SSL:
         raise InputError(f"--method {config.baseline.method}: has no labeling functions; `dpssl fit` trains it")
     run = start_run(config, chosen["out"], adapt=adapted(chosen))
@@ -41,7 +41,7 @@ def run_lfs(chosen: dict[str, Any]) -> int:
 
 
 def run_resume(chosen: dict[str, Any]) -> int:
-    from dpssl.pipeline import run_all
+    from dpssl.second_opinion import run_all
 
     return finish(open_for(chosen, "resume"), run_all)
 

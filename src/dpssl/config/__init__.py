@@ -19,6 +19,7 @@ from dpssl.config.files import (
     with_values,
 )
 from dpssl.config.labeling import LabelingConfig
+from dpssl.config.second_run import ONCE_COMBINED, alone, combined_config, second_config
 from dpssl.config.section import Section, flag, option
 from dpssl.config.sections import (
     ALL_OPS,
@@ -26,6 +27,7 @@ from dpssl.config.sections import (
     DP_SSL,
     FROM_CACHE,
     METHODS,
+    NO_METHOD,
     TIMM_PREFIX,
     WARM_RATES,
     WIDE_RESNET,
@@ -38,6 +40,7 @@ from dpssl.config.sections import (
     LabelModelConfig,
     OptimConfig,
     RunConfig,
+    SecondRunConfig,
     WarmStartConfig,
 )
 
@@ -48,6 +51,8 @@ __all__ = [
     "FREE_TO_CHANGE",
     "FROM_CACHE",
     "METHODS",
+    "NO_METHOD",
+    "ONCE_COMBINED",
     "SMALL_PRESET",
     "SMALL_SIDE",
     "TIMM_PREFIX",
@@ -64,8 +69,11 @@ __all__ = [
     "OptimConfig",
     "Option",
     "RunConfig",
+    "SecondRunConfig",
     "Section",
     "WarmStartConfig",
+    "alone",
+    "combined_config",
     "config_file_values",
     "convert",
     "default_preset",
@@ -77,6 +85,7 @@ __all__ = [
     "options",
     "preset_names",
     "preset_values",
+    "second_config",
     "settings_that_matter",
     "to_toml",
     "with_values",

@@ -29,7 +29,7 @@ FROM_CACHE = "cache"  # a value of --backbone-weights
 SIMCLR, BYOL = "simclr", "byol"  # what --warm-method may be
 WARM_RATES = {SIMCLR: 0.4, BYOL: 0.2}  # learning rates for 512 images a step; docs/gpu.md
 
-DP_SSL = "dp-ssl"
+DP_SSL, FULLY_SUPERVISED = "dp-ssl", "fully-supervised"
 METHODS = (
     DP_SSL,
     "pi-model",
@@ -44,8 +44,10 @@ METHODS = (
     "flexmatch",
     "freematch",
     "supervised",
-    "fully-supervised",
+    FULLY_SUPERVISED,
 )
+NO_METHOD = "none"  # a value of --second-method
+SECOND_METHODS = (NO_METHOD, *(name for name in METHODS if name != FULLY_SUPERVISED))
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,19 @@ class BaselineConfig(Section):
 
 
 @dataclass(frozen=True)
+class SecondRunConfig(Section):
+    """A second opinion: another run on the same labels, and then one that learns from both (dpssl.second_opinion)."""
+
+    second_method: str = option(
+        NO_METHOD,
+        f"with `dpssl run`: also train this system, and learn from what both say: {', '.join(SECOND_METHODS)}",
+        choices=SECOND_METHODS,
+    )
+    combined_steps: int = option(0, "as steps, for the run that learns from both; 0 = half of --steps", least=0)
+    combined_end_steps: int = option(0, "as end_steps, likewise; 0 = as --end-steps", least=0)
+
+
+@dataclass(frozen=True)
 class Config:
     run: RunConfig = field(default_factory=RunConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -218,6 +233,11 @@ class Config:
     label_model: LabelModelConfig = field(default_factory=LabelModelConfig)
     end_model: EndModelConfig = field(default_factory=EndModelConfig)
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
+    second_run: SecondRunConfig = field(default_factory=SecondRunConfig)
+
+    @property
+    def has_second_run(self) -> bool:
+        return self.baseline.method == DP_SSL and self.second_run.second_method != NO_METHOD
 
     @property
     def n_warm_steps(self) -> int:

@@ -52,6 +52,10 @@ class Split:
         kept = np.isin(trusted, self.unlabeled)
         return replace(self, trusted=trusted[kept], trusted_labels=labels[kept])
 
+    def without_trust(self) -> "Split":
+        """The same split with given labels alone."""
+        return self.trusting(_none(), _none())
+
 
 def make_split(
     dataset: Dataset,

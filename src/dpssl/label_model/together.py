@@ -9,7 +9,7 @@ Votes of one network err together, and a label model that counts each of them as
 So each source is resolved by itself first; what it says then counts once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from dpssl.label_model.votes import Floats
 
 FLOOR = 0.5  # of an even share, by class: a class that is hard to tell from another is not left without labels
+LOST = 0.5  # of a class's share: a source that gives it to fewer images has lost it; docs/combine.md
+TAKEN = 0.1  # of what others call so: given to another class by the source, it has taken these for that one
 TIED = 1e-9  # log-odds that are rounding
 TINY = 1e-12  # a source that is certain can still be outvoted
 
@@ -44,6 +46,32 @@ def without_say(soft_labels: NDArray[Any], pairs: Iterable[tuple[int, int]]) -> 
     """
     together = taken_together(pairs, soft_labels.shape[1])
     return np.asarray(soft_labels @ (together / together.sum(axis=0)))
+
+
+def lost_pairs(labels: NDArray[np.int64], shares: Floats) -> list[list[tuple[int, int]]]:
+    """For each source the pairs of a class that it has lost and one that it has taken it for.
+
+    From what the sources say, (R, n), and the known shares of the classes, (C,).
+    """
+    n_classes, found = len(shares), []
+    for place, of_source in enumerate(labels):
+        pairs: set[tuple[int, int]] = set()
+        share = np.bincount(of_source, minlength=n_classes) / max(1, len(of_source))
+        for lost in np.flatnonzero(share < LOST * shares).tolist():
+            others = (np.delete(labels, place, axis=0) == lost).any(axis=0)
+            taken = np.bincount(of_source[others], minlength=n_classes)
+            taken_for = np.flatnonzero(taken >= max(1, TAKEN * taken.sum())).tolist()
+            pairs |= {(min(lost, other), max(lost, other)) for other in taken_for if other != lost}
+        found.append(sorted(pairs))
+    return found
+
+
+def left_to_some(pairs: Sequence[Sequence[tuple[int, int]]], n_classes: int) -> list[list[tuple[int, int]]]:
+    """The pairs of each source but for those that no source would have a say about, and what is joined to them."""
+    together = np.stack([taken_together(of_source, n_classes) for of_source in pairs])  # (R, C, C)
+    left_to_none = together.all(axis=0).sum(axis=1) > 1  # (C,)
+    heard = (together & left_to_none).any(axis=2)  # (R, C) what is joined to these
+    return [[pair for pair in of_source if not of_all[pair[0]]] for of_source, of_all in zip(pairs, heard, strict=True)]
 
 
 def taken_together(pairs: Iterable[tuple[int, int]], n_classes: int) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dpssl.config import DP_SSL, Config, load_preset, options, settings_that_matter, with_values
+from dpssl.config import DP_SSL, NO_METHOD, Config, load_preset, options, settings_that_matter, with_values
 from dpssl.errors import InputError
 
 END_MODEL_SHARE = 4  # one in so many of DP-SSL's steps trains the end model
@@ -33,6 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 LATER = (
     *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "weak_gradient", "center_rate"),
     *("propagation_steps", "propagation_thresholds", "propagation_veto", "end_depth", "end_width", "end_strides"),
+    *("second_method", "combined_steps", "combined_end_steps"),
 )
 
 
@@ -74,6 +75,7 @@ class Cell:
             "propagation_steps": 0,  # in which no label could spread
             "propagation_veto": False,
             "plan": False,  # minutes stop a cell, they do not change its steps
+            "second_method": NO_METHOD,
             "method_settings": self.method_settings,
         }
         preset = load_preset(self.preset)

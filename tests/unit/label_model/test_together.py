@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpssl.label_model.together import FLOOR, common_labels, surest, without_say
+from dpssl.label_model.together import FLOOR, common_labels, left_to_some, lost_pairs, surest, without_say
 
 
 def test_the_geometric_mean_of_what_they_say() -> None:
@@ -105,3 +105,60 @@ def test_rows_that_are_equally_sure_come_from_all_classes() -> None:
 def test_a_tie_is_not_trusted() -> None:
     soft_labels = without_say(np.array([[0.3, 0.6, 0.1], [0.1, 0.1, 0.8], [0.2, 0.6, 0.2]]), [(0, 1)])
     assert surest(soft_labels, np.ones(3), 3).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "no_say"),
+    [
+        ([[], [(1, 3)]], [[], [(1, 3)]]),
+        ([[(1, 3)], [(1, 3)]], [[], []]),  # of all: all are heard
+        ([[(0, 1), (2, 3)], [(0, 1)]], [[(2, 3)], []]),
+        ([[(0, 1)], [(2, 3)]], [[(0, 1)], [(2, 3)]]),
+        ([[(0, 1), (1, 2), (0, 2)], [(0, 2)]], [[], []]),  # 0 and 2 would be left to none, by way of 1
+        ([[(0, 1), (1, 2)], [(0, 2)]], [[], []]),
+        ([[(0, 1), (1, 2)], [(0, 2)], []], [[(0, 1), (1, 2)], [(0, 2)], []]),
+    ],
+)
+def test_every_pair_of_classes_is_left_to_someone(
+    pairs: list[list[tuple[int, int]]], no_say: list[list[tuple[int, int]]]
+) -> None:
+    assert left_to_some(pairs, 5) == no_say
+
+
+def test_a_class_that_a_source_has_lost_is_told_with_those_it_has_taken_it_for() -> None:
+    first = np.repeat([0, 1, 2, 3], 100)
+    second = first.copy()
+    second[100:180] = 3  # of the other's 1s it calls 80 so, 15 a 2, and 5 what they are
+    second[180:195] = 2
+    assert lost_pairs(np.stack([first, second]), np.full(4, 0.25)) == [[], [(1, 2), (1, 3)]]
+    second[180:195] = 1  # 20 of 100 are still lost
+    assert lost_pairs(np.stack([first, second]), np.full(4, 0.25)) == [[], [(1, 3)]]
+    assert lost_pairs(np.stack([first, second]), np.array([0.27, 0.06, 0.27, 0.4])) == [[], []], "a rare class"
+
+
+def test_half_of_a_class_is_not_lost() -> None:
+    first = np.repeat([0, 1], 100)
+    second = np.where(np.arange(200) < 150, 0, 1)
+    assert lost_pairs(np.stack([first, second]), np.full(2, 0.5)) == [[], []]
+    second[150] = 0
+    assert lost_pairs(np.stack([first, second]), np.full(2, 0.5)) == [[], [(0, 1)]]
+
+
+def test_a_class_that_nobody_finds_is_nobody_s_loss() -> None:
+    labels = np.zeros((2, 10), np.int64)
+    assert lost_pairs(labels, np.full(3, 1 / 3)) == [[], []]
+
+
+def test_a_source_that_has_lost_a_class_leaves_it_to_the_others() -> None:
+    rng = np.random.default_rng(3)
+    truth = np.repeat([0, 1, 2], 200)
+    good = np.eye(3)[truth] * 0.9 + 0.05 + 0.01 * rng.random((600, 3))
+    lossy = good.copy()
+    lossy[200:400] = np.array([0.001, 0.004, 0.995])  # sure of all 1s: they are 2s
+    soft_labels = np.stack([good, lossy]) / np.stack([good, lossy]).sum(2, keepdims=True)
+    weight = np.ones((2, 600))
+    assert (common_labels(soft_labels, weight).argmax(1) == truth).mean() < 0.7
+    no_say = left_to_some(lost_pairs(soft_labels.argmax(2), np.full(3, 1 / 3)), 3)
+    assert no_say == [[], [(1, 2)]]
+    heard = np.stack([without_say(of_source, pairs) for of_source, pairs in zip(soft_labels, no_say, strict=True)])
+    assert (common_labels(heard, weight).argmax(1) == truth).all()
