@@ -20,6 +20,7 @@ from dpssl.combine import start_combined
 from dpssl.config import load_preset, with_values
 from dpssl.constants import TRUSTED_SHARE
 from dpssl.pipeline import evaluate, run_all
+from dpssl.run_folder import RunFolder
 from dpssl.runs import Run, start_run
 
 FILE = REPOSITORY / "results" / "combine_digits.json"
@@ -31,8 +32,8 @@ def finished(run: Run) -> Run:
     return run
 
 
-def accuracy(run: Run) -> dict[str, float]:
-    summary = run.folder.read_json("summary.json")
+def accuracy(folder: RunFolder) -> dict[str, float]:
+    summary = folder.read_json("summary.json")
     return {"annotation": round(summary["annotation_accuracy"], 4), "test": round(summary["test_accuracy"], 4)}
 
 
@@ -50,11 +51,11 @@ def measured(n_labels: int, seed: int, steps: int, threads: int, folder: Path) -
     return {
         "n_labels": n_labels,
         "seed": seed,
-        "parts": [accuracy(part) for part in parts],
+        "parts": [accuracy(part.folder) for part in parts],
         "agreement": round(combined.folder.read_json("start/combined.json")["agreement"], 4),
         "trusted_right": round(float(np.mean(truth[split.trusted] == split.trusted_labels)), 4),
-        "combined": accuracy(finished(combined)),
-        "one_long_run": accuracy(run("long", 0, 3)),
+        "combined": accuracy(finished(combined).folder),
+        "one_long_run": accuracy(run("long", 0, 3).folder),
     }
 
 
