@@ -3,6 +3,7 @@
 import torch
 
 from dpssl.baselines.registry import SYSTEMS, method_settings
+from dpssl.baselines.trainer import task_of
 from dpssl.class_prior import check_class_prior, class_prior
 from dpssl.config import DP_SSL, NO_METHOD, WIDE_RESNET, Config, flag
 from dpssl.data.split import Split, every_known_label
@@ -30,7 +31,7 @@ def check(config: Config) -> None:
     with torch.device("meta"):  # the shapes alone
         build_network(config, n_classes=2, n_channels=1)
         _check_end_model(config)
-    method_settings(config.baseline.method, config.baseline.method_settings)
+    method_settings(config.method_with_settings, config.baseline.method_settings)
     check_class_prior(config.label_model.class_prior)
     n_lfs, label_model = config.labeling.n_lfs, config.label_model.label_model
     if label_model not in VARIANTS:
@@ -96,5 +97,12 @@ def _check_end_model(config: Config) -> None:
 def check_on_data(config: Config, dataset: Dataset, split: Split) -> None:
     """What can be checked once the data are read."""
     class_prior(config.label_model.class_prior, split.given_labels, dataset.n_classes)
-    if config.baseline.method != DP_SSL and SYSTEMS[config.baseline.method].uses_all_labels:
+    method = config.method_with_settings
+    if method == DP_SSL:
+        return
+    if SYSTEMS[method].uses_all_labels:
         every_known_label(dataset, split)
+    settings = method_settings(method, config.baseline.method_settings)
+    labels = split.given_labels[split.labeled]
+    size = (dataset.images.shape[1], dataset.images.shape[2])
+    SYSTEMS[method](settings, task_of(config, dataset.n_classes, len(dataset.images), labels, size, n_features=1))

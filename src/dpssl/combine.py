@@ -26,7 +26,8 @@ from dpssl.audit import knows_its_kinds, pairs_by_size, unexplained_images
 from dpssl.baselines.registry import SYSTEMS
 from dpssl.class_prior import class_prior
 from dpssl.config import DP_SSL, Config
-from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE
+from dpssl.config_file import CONFIG
+from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE, UNLABELED
 from dpssl.data.split import Split, split_to_json
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model.together import common_labels, left_to_some, lost_pairs, surest, without_say
@@ -68,14 +69,15 @@ def start_combined(
 def combine_inside(run: Run, parents: Sequence[Run], config: Config) -> None:
     """Make `run`, in whose folder `start` its `parents` are, the one that learns from them, with the settings `config`.
 
-    combined.json comes last: as long as it is not there, all of this is done again.
+    config.toml comes last: as long as it asks for a second opinion, all of this is done again.
     """
     found = agree(parents, config, TRUSTED_SHARE, UNEXPLAINED_SHARE)
     inside = [str(parent.folder.folder.relative_to(run.folder.folder)) for parent in parents]
     run.split = found.split
     run.folder.write_json(SPLIT, split_to_json(run.dataset, run.split))
-    change_config(run, config)
     _write_start(run.folder, replace(found, noted=found.noted | {"combined_from": inside}), parents[0], config)
+    shutil.copyfile(run.folder.path(CONFIG), run.folder.path(f"{START}/{CONFIG}"))
+    change_config(run, config)
 
 
 def _write_start(folder: RunFolder, found: Agreement, first: Run, config: Config) -> None:
@@ -111,13 +113,14 @@ def agree(parents: Sequence[Run], config: Config, trust: float, unexplained: flo
             f"--trust {trust:g}: of {len(rows)} images that a run has labelled this leaves none to be sure of; raise it"
         )
     split = first.split.trusting(trusted, common[trusted].argmax(1))
-    answers = np.stack([file.soft_labels.argmax(1)[rows] for file in files])  # (R, unlabelled)
+    answers = _answers(files, rows)
     noted = {
         "combined_from": [str(parent.folder.folder.resolve()) for parent in parents],
+        "methods": [parent.config.baseline.method for parent in parents],
         "n_trusted": len(trusted),
         "no_say": no_say,  # of each run, the pairs of classes
         "n_unexplained": silent.sum(axis=1).tolist(),  # of each, the images
-        "agreement": float((answers == answers[0]).all(0).mean()),
+        "agreement": float(((answers == answers[0]) & (answers >= 0)).all(0).mean()),
         "summaries": [noted_scores(parent) for parent in parents],
     }
     minutes = sum(sum(parent.minutes().values()) for parent in parents)
@@ -173,6 +176,11 @@ def _check_alike(parents: Sequence[Run]) -> None:
             )
 
 
+def _answers(files: Sequence[SoftLabelFile], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(R, rows) the label that each run gives, -1 where it has no vote."""
+    return np.stack([np.where(file.covered[rows], file.soft_labels[rows].argmax(1), UNLABELED) for file in files])
+
+
 def pairs_without_say(
     parents: Sequence[Run], files: Sequence[SoftLabelFile], config: Config
 ) -> list[list[tuple[int, int]]]:
@@ -182,7 +190,7 @@ def pairs_without_say(
     shares = class_prior(config.label_model.class_prior, split.given_labels, n_classes)
     lost: list[list[tuple[int, int]]] = [[] for _ in parents]
     if shares is not None:
-        lost = lost_pairs(np.stack([file.soft_labels[split.unlabeled].argmax(1) for file in files]), shares)
+        lost = lost_pairs(_answers(files, split.unlabeled), shares)
     return left_to_some(
         [sorted({*of_size, *of_lost}) for of_size, of_lost in zip(by_size, lost, strict=True)], n_classes
     )
@@ -205,4 +213,4 @@ def _silent_about(parents: Sequence[Run], share: float, config: Config) -> NDArr
 def _same_warm_start(config: Config, other: Config) -> bool:
     """Whether both begin with one of the same kind; a run of fewer steps does not make a shorter one of its own."""
     alike = config.warm_start == other.warm_start and config.backbone == other.backbone
-    return alike and config.n_warm_steps > 0 and other.n_warm_steps > 0
+    return alike and other.n_warm_steps >= config.n_warm_steps > 0

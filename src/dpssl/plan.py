@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpssl.config import BYOL, WARM_RATES, WIDE_RESNET, BackboneConfig, Config, combined_config, with_values
+from dpssl.config import BYOL, DP_SSL, WARM_RATES, WIDE_RESNET, BackboneConfig, Config, combined_config, with_values
 
 AIM = 0.9  # share of the time that is planned with; the rest is for the label model, the report and a slow moment
 AFTERWORK = 8  # seconds that those take at least
@@ -138,8 +138,8 @@ def images_of_all_runs(config: Config, n_images: int) -> float:
     work = images_of(config, n_images)
     total = sum(work.values())
     if config.has_second_run:
-        both = images_of(combined_config(config), n_images)
-        total += work["lfs"] + both["lfs"] + both["train"]
+        both, again = images_of(combined_config(config), n_images), config.second_run.second_method == DP_SSL
+        total += work["lfs"] + again * work["train"] + both["lfs"] + both["train"]
     return total
 
 

@@ -11,7 +11,7 @@ import shutil
 import numpy as np
 from numpy.typing import NDArray
 
-from dpssl.config import DP_SSL, NO_METHOD, Config, with_values
+from dpssl.config import DP_SSL, Config, with_values
 from dpssl.constants import UNLABELED
 from dpssl.data.split import with_labels
 from dpssl.end_model.storage import END_MODEL
@@ -77,7 +77,6 @@ def _settings(parent: Run, refine_steps: int) -> Config:
             "propagation_steps": 0,
             "propagation_veto": False,
             "unlabeled_warmup": 0,
-            "second_method": NO_METHOD,
         },
     )
 

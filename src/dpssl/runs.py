@@ -131,7 +131,7 @@ def start_run(
     `adapt` may change the settings when it has seen the data; minutes count from `started` (time.monotonic()).
     """
     started = time.monotonic() if started is None else started
-    config = with_all_method_settings(_with_absolute_paths(config))
+    config = _with_all_method_settings(_with_absolute_paths(config))
     everything, dataset, split = _read(config, progress)
     if adapt is not None:
         adapted = adapt(config, dataset, split)
@@ -198,9 +198,9 @@ def _with_absolute_paths(config: Config) -> Config:
     return with_values(config, {name: str(Path(path).expanduser().absolute()) for name, path in paths.items()})
 
 
-def with_all_method_settings(config: Config) -> Config:
+def _with_all_method_settings(config: Config) -> Config:
     """config.toml tells all settings that another method was trained with, not only those that were given."""
-    method, given = config.baseline.method, config.baseline.method_settings
+    method, given = config.method_with_settings, config.baseline.method_settings
     return with_values(config, {"method_settings": as_given(method_settings(method, given))})
 
 

@@ -9,15 +9,15 @@ run folders like any other. What they say together becomes what this run starts 
 import dataclasses
 import shutil
 import sys
+from contextlib import ExitStack
 
 from dpssl import pipeline
 from dpssl.combine import combine_inside, describe_start
-from dpssl.config import Config, alone, combined_config, second_config
+from dpssl.config import DP_SSL, Config, alone, combined_config, second_config
 from dpssl.config_file import CONFIG, read_config
-from dpssl.pipeline import START, SUMMARY, evaluate
-from dpssl.report.change import COMBINED
+from dpssl.pipeline import START, evaluate
 from dpssl.run_folder import RunFolder
-from dpssl.runs import Run, derive_run, with_all_method_settings
+from dpssl.runs import Run, derive_run
 from dpssl.warm_start import BACKBONE
 
 FIRST, SECOND = "first", "second"
@@ -25,35 +25,35 @@ FIRST, SECOND = "first", "second"
 
 def run_all(run: Run) -> None:
     """Every step that is not done yet, those of the runs inside it among them."""
-    if run.config.has_second_run and not run.folder.has(f"{START}/{COMBINED}"):
-        _hear_both(run)
+    if run.config.has_second_run:  # config.toml says so until both are heard
+        with ExitStack() as locks:
+            _hear_both(run, locks)
     pipeline.run_all(run)
 
 
-def _hear_both(run: Run) -> None:
-    method, steps = run.config.second_run.second_method, run.config.labeling.steps
-    _say(run, f"First of 2 runs: dp-ssl, {steps:,} steps")
-    first = _finished(run, FIRST, alone(run.config))
-    asked = dataclasses.replace(first.config, second_run=run.config.second_run)  # this run's may be those of the end
-    _say(run, f"Second of 2 runs: {method}, {steps:,} steps")
-    second = _finished(run, SECOND, with_all_method_settings(second_config(asked)), like=first)
+def _hear_both(run: Run, locks: ExitStack) -> None:
+    asked, steps = run.config, run.config.labeling.steps
+    _say(run, f"First of 2 runs: {DP_SSL}, {steps:,} steps")
+    first = _finished(run, FIRST, alone(asked), locks)
+    _say(run, f"Second of 2 runs: {asked.second_run.second_method}, {steps:,} steps")
+    second = _finished(run, SECOND, second_config(asked), locks, like=first)
     combine_inside(run, (first, second), combined_config(asked))
     _say(run, "\n".join([f"Both combined: {run.config.labeling.steps:,} steps", *describe_start(run)]))
 
 
-def _finished(run: Run, name: str, config: Config, like: Run | None = None) -> Run:
+def _finished(run: Run, name: str, config: Config, locks: ExitStack, like: Run | None = None) -> Run:
     """The run inside `run`, with all of its steps done. It stops with it, and within its minutes."""
     inner = _opened(run, name, config, like)
-    inner.started, inner.stop_requested = run.started, run.stop_requested
+    if inner.lock is not None:
+        locks.enter_context(inner.lock)  # nobody changes it before it is heard
+    inner.started = run.started
     run.part = inner
+    inner.stop_requested |= run.stop_requested  # a signal from now on reaches both
     try:
         pipeline.run_all(inner)
-        if not inner.folder.has(SUMMARY):
-            evaluate(inner)
+        evaluate(inner)
     finally:
         run.part = None
-        if inner.lock is not None:
-            inner.lock.close()
     return inner
 
 

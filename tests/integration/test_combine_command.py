@@ -339,8 +339,14 @@ def test_runs_that_do_not_belong_together_are_named(
 
 
 @pytest.mark.parametrize(
-    ("changed", "same"), [({}, True), ({"steps": 70}, True), ({"width": 4}, False), ({"warm_steps": 5}, False)]
+    ("changed", "same"),
+    [({}, True), ({"steps": 70}, True), ({"steps": 5}, True), ({"width": 4}, False), ({"warm_steps": 5}, False)],
 )
 def test_a_warm_start_is_taken_over_where_it_would_be_the_same(changed: dict[str, int], same: bool) -> None:
     config = with_values(Config(), {"warm_steps": 10, "steps": 50})
     assert _same_warm_start(with_values(config, changed), config) == same
+
+
+def test_a_warm_start_that_was_cut_short_is_not_taken_over() -> None:
+    short = with_values(Config(), {"warm_steps": 100, "steps": 6})
+    assert not _same_warm_start(with_values(short, {"steps": 20}), short)

@@ -1,9 +1,13 @@
 """`dpssl run --second-method`: two runs and the one that learns from both, by one command."""
 
 import shutil
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpssl.config import with_values
@@ -11,6 +15,11 @@ from dpssl.config_file import read_config
 from dpssl.run_folder import RunFolder
 
 ASKED = ("--second-method", "fixmatch", "--combined-steps", 4, "--combined-end-steps", 2, "--warm-steps", 5)
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    while not happened():
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +67,11 @@ def test_what_it_leaves(heard_both: Path) -> None:
     assert [config.labeling.steps for config in configs] == [6, 6, 4]
     assert [config.end_model.end_steps for config in configs] == [4, 4, 2]
     assert [config.run.repeat for config in configs] == [0, 0, 1]
-    assert [config.second_run.second_method for config in configs] == ["none", "none", "fixmatch"]
+    assert {config.second_run.second_method for config in configs} == {"none"}, "each is one run by now"
+    assert noted["methods"] == ["dp-ssl", "fixmatch"]
     page = (heard_both / "report.html").read_text(encoding="utf-8")
     assert "The runs it learnt from" in page
-    assert "start/second" in page
+    assert "start/second (fixmatch)" in page
 
 
 @pytest.mark.parametrize(
@@ -72,8 +82,9 @@ def test_what_it_leaves(heard_both: Path) -> None:
         ("os.rename", "start/second/config.toml", 1),
         ("os.rename", "fit-00000004", 1),
         ("os.rename", "split.json", 4),  # as both are combined: before the trusted labels are noted,
-        ("os.rename", "common.npz", 1),  # and after the settings are those of the run that learns from both
+        ("os.rename", "common.npz", 1),
         ("os.rename", "combined.json", 1),
+        ("os.rename", "config.toml", 4),  # and before the settings are those of the run that learns from both
         ("os.rename", "votes.npz", 2),
     ],
 )
@@ -111,6 +122,97 @@ def test_a_limit_of_minutes_holds_for_all_of_it(
     assert differing(fingerprint(folder), fingerprint(heard_both)) == []
 
 
+@pytest.mark.parametrize("seen", ["First of 2", "Training fixmatch"])
+def test_one_that_was_asked_to_stop_goes_on_elsewhere(
+    warm_cli: Any, flags: list[object], heard_both: Path, tmp_path: Path, fingerprint: Any, differing: Any, seen: str
+) -> None:
+    running = warm_cli.start("run", *flags, "--out", tmp_path / "here", "--checkpoint-minutes", 0)
+    wait_until(lambda: seen in running.stderr)
+    stopped = running.send(signal.SIGTERM)
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
+    assert not (tmp_path / "here/end_model.safetensors").exists()
+    folder = (tmp_path / "here").rename(tmp_path / "there")
+    done = warm_cli("resume", folder)
+    assert done.returncode == 0, done.stderr
+    assert differing(fingerprint(folder), fingerprint(heard_both)) == []
+
+
+def test_a_page_of_a_run_that_is_not_done_is_made_again(
+    warm_cli: Any, flags: list[object], heard_both: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    killed = warm_cli(
+        "run", *flags, "--out", folder, "--checkpoint-minutes", 0, die_at=("os.rename", "fit-00000004", 1)
+    )
+    assert killed.returncode < 0
+    assert warm_cli("report", folder / "start/second").returncode == 0
+    assert warm_cli("resume", folder).returncode == 0
+    noted, expected = (RunFolder(run).read_json("start/combined.json") for run in (folder, heard_both))
+    assert noted == expected
+    assert noted["summaries"][1]["test_accuracy"] is not None
+
+
+def test_its_settings_train_it_again(
+    warm_cli: Any, heard_both: Path, tmp_path: Path, fingerprint: Any, differing: Any
+) -> None:
+    done = warm_cli("run", "--config", heard_both / "start/config.toml", "--out", tmp_path / "again")
+    assert done.returncode == 0, done.stderr
+    assert differing(fingerprint(tmp_path / "again"), fingerprint(heard_both)) == []
+
+
+def test_a_step_waits_until_both_are_heard(
+    warm_cli: Any, flags: list[object], heard_both: Path, tmp_path: Path, fingerprint: Any, differing: Any
+) -> None:
+    half, whole = tmp_path / "half", shutil.copytree(heard_both, tmp_path / "whole")
+    warm_cli("run", *flags, "--out", half, "--max-minutes", 1e-6)
+    for command in ("label", "train"):
+        refused = warm_cli(command, half)
+        assert refused.returncode == 2
+        assert f"dpssl resume {half}" in refused.stderr
+        done = warm_cli(command, whole, "--redo")
+        assert done.returncode == 0, done.stderr
+    assert differing(fingerprint(whole), fingerprint(heard_both)) == []
+
+
+def test_nobody_changes_a_run_inside_before_it_is_heard(warm_cli: Any, flags: list[object], tmp_path: Path) -> None:
+    from dpssl.errors import RunFolderError
+    from dpssl.runs import open_run
+
+    running = warm_cli.start("run", *flags, "--out", tmp_path / "run")
+    wait_until(lambda: "Training fixmatch" in running.stderr)
+    with pytest.raises(RunFolderError, match="another dpssl"):
+        open_run(tmp_path / "run/start/first", progress=False)
+    assert running.wait().returncode == 0
+    open_run(tmp_path / "run/start/first", progress=False)
+
+
+def test_settings_of_the_second_method(warm_cli: Any, tiny: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    asked = ("--second-method", "fixmatch", "--method-settings", "threshold=0.9")
+    done = warm_cli("run", *tiny, *asked, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    configs = [read_config(RunFolder(folder / run))[0] for run in ("start/first", "start/second", ".")]
+    assert configs[0].baseline.method_settings == configs[2].baseline.method_settings == ()
+    assert "threshold=0.9" in configs[1].baseline.method_settings
+    refused = warm_cli("run", *tiny, *asked[:3], "treshold=0.9", "--out", tmp_path / "refused")
+    assert refused.returncode == 2
+    assert "did you mean threshold" in refused.stderr
+
+
+def test_what_the_second_method_cannot_do_is_said_before_the_first_is_trained(
+    warm_cli: Any, tiny: list[str], own_images: Any, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    oblong = own_images(images=rng.integers(0, 255, (40, 8, 6), dtype=np.uint8))
+    asked = ("run", "--data", oblong, *tiny, "--second-method", "remixmatch")
+    refused = warm_cli(*asked, "--out", tmp_path / "refused")
+    assert refused.returncode == 2
+    assert "--method-settings rotation_weight=0" in refused.stderr
+    assert not (tmp_path / "refused").exists()
+    done = warm_cli(*asked, "--method-settings", "rotation_weight=0", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
 def test_dp_ssl_may_be_asked_twice(warm_cli: Any, tiny: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     done = warm_cli("run", *tiny, "--second-method", "dp-ssl", "--out", folder)
@@ -140,11 +242,12 @@ def test_it_is_refined_as_one_run(warm_cli: Any, heard_both: Path, tmp_path: Pat
 def test_commands_of_one_run_leave_it_out(warm_cli: Any, tiny: list[str], tmp_path: Path) -> None:
     settings = tmp_path / "both.toml"
     settings.write_text('[second_run]\nsecond_method = "fixmatch"\n')
-    for number, arguments in enumerate((("lfs",), ("fit", "--method", "flexmatch"))):
+    for number, arguments in enumerate((("lfs",), ("fit", "--method", "flexmatch"), ("run", "--method", "flexmatch"))):
         folder = tmp_path / str(number)
         done = warm_cli(*arguments, *tiny, "--config", settings, "--out", folder)
         assert done.returncode == 0, done.stderr
         assert read_config(RunFolder(folder))[0].second_run.second_method == "none"
+    for arguments in (("lfs",), ("fit", "--method", "flexmatch"), ("run", "--method", "flexmatch")):
         refused = warm_cli(*arguments, *tiny, "--second-method", "fixmatch", "--out", tmp_path / "refused")
         assert refused.returncode == 2
         assert "dpssl run" in refused.stderr

@@ -325,6 +325,7 @@ def test_the_three_runs_of_a_second_opinion() -> None:
     assert settings_that_matter(second) | {"method": "dp-ssl"} == settings_that_matter(first)
     assert {config.run.seed for config in (first, second, both)} == {5}, "the same labels"
     assert (both.labeling.steps, both.end_model.end_steps, both.labeling.propagation_steps) == (20000, 15000, 0)
+    assert not both.has_second_run
     again = with_values(preset, {"second_method": "dp-ssl", "combined_steps": 0, "combined_end_steps": 0})
     assert [config.run.repeat for config in (again, second_config(again), combined_config(again))] == [0, 1, 2]
     assert combined_config(again).labeling.steps == preset.labeling.steps // 2

@@ -8,7 +8,9 @@ DP-SSL's own steps; of the section `labeling`, the steps, the batch and the wind
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpssl.baselines.registry import SYSTEMS, method_settings
@@ -89,21 +91,29 @@ def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImage
     network = Classifier(build_backbone(config.backbone, n_channels), n_classes)
     start_backbone(network.backbone, config.backbone, n_channels, generator)
     initialize_head(network.head, generator)
-    method = config.baseline.method
-    balance = alignment_prior(config.label_model.class_prior, labeled.labels.cpu().numpy(), n_classes)
-    task = Task(
-        n_classes=n_classes,
-        n_images=len(bank),
-        n_features=network.head.in_features,
-        n_steps=config.labeling.steps,
-        class_balance=torch.from_numpy(balance).float(),
-        n_labeled=len(labeled.labels),
-        image_size=(bank.images.shape[2], bank.images.shape[3]),
-        strong_ops=config.augment.strong_ops,
-    )
+    method, labels = config.baseline.method, labeled.labels.cpu().numpy()
+    size = (bank.images.shape[2], bank.images.shape[3])
+    task = task_of(config, n_classes, len(bank), labels, size, network.head.in_features)
     system = SYSTEMS[method](method_settings(method, config.baseline.method_settings), task)
     system.start(generator)
     return network.to(device).train(), system.to(device).train()
+
+
+def task_of(
+    config: Config, n_classes: int, n_images: int, labels: NDArray[np.int64], size: tuple[int, int], n_features: int
+) -> Task:
+    """What a system is told about its data; `labels` are those of the labelled images."""
+    balance = alignment_prior(config.label_model.class_prior, labels, n_classes)
+    return Task(
+        n_classes=n_classes,
+        n_images=n_images,
+        n_features=n_features,
+        n_steps=config.labeling.steps,
+        class_balance=torch.from_numpy(balance).float(),
+        n_labeled=len(labels),
+        image_size=size,
+        strong_ops=config.augment.strong_ops,
+    )
 
 
 def start_feed(bank: ImageBank, labeled: LabeledImages, pool: Tensor, config: Config) -> Feed:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpssl.commands.session import network_name
 from dpssl.config import (
     DP_SSL,
+    NO_METHOD,
     SMALL_PRESET,
     WIDE_RESNET,
     Config,
@@ -51,7 +52,10 @@ def adapted(
             _say(f"images of {side} pixels: the settings of preset {preset}, where none are given")
         if not (plans and config.baseline.method == DP_SSL and config.backbone.backbone == WIDE_RESNET):
             return with_values(config, {"plan": False})
-        if config.run.max_minutes and config.run.plan and "steps" not in given and not config.has_second_run:
+        plans_steps = config.run.max_minutes and config.run.plan and "steps" not in given
+        if plans_steps and config.has_second_run:
+            _say("note: with --second-method, --max-minutes stops the run and chooses nothing; `dpssl resume` goes on")
+        elif plans_steps:
             return _planned(config, given, dataset, split, started, has_preset=preset == SMALL_PRESET)
         if not config.run.max_minutes:
             _warn_of_hours(config, dataset, split)
@@ -136,9 +140,10 @@ def _warn_of_hours(config: Config, dataset: "Dataset", split: "Split") -> None:
     minutes = n_images * seconds_per_image(few, dataset.images, split.given_labels, side, device) / 60
     if minutes > PATIENCE:
         shown = f"{minutes / 60:.0f} hours" if minutes > 120 else f"{minutes:.0f} minutes"
+        one_run = f"--second-method {NO_METHOD} " if config.has_second_run else ""
         _say(
             f"warning: at the pace of its first steps this takes about {shown} on a CPU; a GPU is made for it. "
-            "--max-minutes 30 chooses a network and steps that fit half an hour"
+            f"{one_run}--max-minutes 30 chooses a network and steps that fit half an hour"
         )
 
 

@@ -41,10 +41,13 @@ def new_config(chosen: dict[str, Any]) -> Config:
 
 
 def one_run(chosen: dict[str, Any]) -> Config:
-    """As `new_config`, of a command that has no second opinion, whatever the preset says."""
+    """As `new_config`, of a run that has no second opinion, whatever the preset says."""
     asked = chosen["set"].get("second_method", NO_METHOD)
     if asked != NO_METHOD:
-        raise InputError(f"--second-method {asked}: only with `dpssl run`, which trains both and combines them")
+        raise InputError(
+            f"--second-method {asked}: only with `dpssl run` and DP-SSL as the first method, of which it trains both "
+            "and combines them"
+        )
     return alone(new_config(chosen))
 
 

@@ -29,6 +29,9 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
             f"{chosen['source']}: was trained by `dpssl fit --method {run.config.baseline.method}`, which has no step "
             f"`{command}`; `dpssl resume` finishes it"
         )
+    if command in STEP_SECTIONS and run.config.has_second_run:
+        place = chosen["source"]
+        raise RunFolderError(f"{place}: its two runs are not combined yet; finish it with `dpssl resume {place}`")
     changed = with_values(run.config, chosen["set"])
     free = {entry.name for entry in options() if entry.section in STEP_SECTIONS.get(command, ())}
     before, after = settings_that_matter(run.config), settings_that_matter(changed)

@@ -21,9 +21,10 @@ def run_run(chosen: dict[str, Any]) -> int:
     from dpssl.runs import start_run
     from dpssl.second_opinion import run_all
 
-    run = start_run(
-        new_config(chosen), chosen["out"], adapt=adapted(chosen, plans=True, started=started), started=started
-    )
+    config = new_config(chosen)
+    if config.baseline.method != DP_SSL:
+        config = one_run(chosen)
+    run = start_run(config, chosen["out"], adapt=adapted(chosen, plans=True, started=started), started=started)
     say_start(run)
     return finish(run, run_all)
 

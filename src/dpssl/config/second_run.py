@@ -9,21 +9,24 @@ ONCE_COMBINED = {"propagation_steps": 0, "propagation_veto": False}
 
 def alone(config: Config) -> Config:
     """The same without a second opinion."""
-    return with_values(config, {"second_method": NO_METHOD})
+    if not config.has_second_run:
+        return with_values(config, {"second_method": NO_METHOD})
+    return with_values(config, {"second_method": NO_METHOD, "method_settings": ()})  # which were the second method's
 
 
 def second_config(config: Config) -> Config:
     """Of the second run. DP-SSL again has other weights and draws; another system errs in other places anyway."""
     method, repeat = config.second_run.second_method, config.run.repeat
     again = repeat + 1 if method == DP_SSL else repeat
-    return with_values(alone(config), {"method": method, "repeat": again})
+    values = {"method": method, "method_settings": config.baseline.method_settings, "repeat": again}
+    return with_values(alone(config), values)
 
 
 def combined_config(config: Config) -> Config:
     """Of the run that learns from both."""
     asked = config.second_run
     return with_values(
-        config,
+        alone(config),
         {
             "repeat": second_config(config).run.repeat + 1,
             "steps": asked.combined_steps or max(1, config.labeling.steps // 2),

@@ -205,7 +205,9 @@ class BaselineConfig(Section):
     """Another system in the place of all three steps."""
 
     method: str = option(DP_SSL, f"the system to train: {', '.join(METHODS)}", choices=METHODS)
-    method_settings: tuple[str, ...] = option((), "settings of the method itself, each as name=value")
+    method_settings: tuple[str, ...] = option(
+        (), "settings of the method itself, or of the --second-method, each as name=value"
+    )
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,11 @@ class Config:
     @property
     def has_second_run(self) -> bool:
         return self.baseline.method == DP_SSL and self.second_run.second_method != NO_METHOD
+
+    @property
+    def method_with_settings(self) -> str:
+        """The system whose settings `method_settings` are: that of the second run, where there is one."""
+        return self.second_run.second_method if self.has_second_run else self.baseline.method
 
     @property
     def n_warm_steps(self) -> int:

@@ -19,7 +19,7 @@ from dpssl.label_model.votes import Floats
 
 FLOOR = 0.5  # of an even share, by class: a class that is hard to tell from another is not left without labels
 LOST = 0.5  # of a class's share: a source that gives it to fewer images has lost it; docs/combine.md
-TAKEN = 0.1  # of what others call so: given to another class by the source, it has taken these for that one
+TAKEN = 0.1  # of what others call so: a class to which the source gives as much has taken it in
 TIED = 1e-9  # log-odds that are rounding
 TINY = 1e-12  # a source that is certain can still be outvoted
 
@@ -51,17 +51,19 @@ def without_say(soft_labels: NDArray[Any], pairs: Iterable[tuple[int, int]]) -> 
 def lost_pairs(labels: NDArray[np.int64], shares: Floats) -> list[list[tuple[int, int]]]:
     """For each source the pairs of a class that it has lost and one that it has taken it for.
 
-    From what the sources say, (R, n), and the known shares of the classes, (C,).
+    From what the sources say, (R, n), -1 where one says nothing, and the known shares of the classes, (C,). What
+    another source calls so may be wrong: only a class that has more than its share can have taken another in.
     """
     n_classes, found = len(shares), []
     for place, of_source in enumerate(labels):
         pairs: set[tuple[int, int]] = set()
-        share = np.bincount(of_source, minlength=n_classes) / max(1, len(of_source))
+        speaks = of_source >= 0
+        share = np.bincount(of_source[speaks], minlength=n_classes) / max(1, speaks.sum())
         for lost in np.flatnonzero(share < LOST * shares).tolist():
             others = (np.delete(labels, place, axis=0) == lost).any(axis=0)
-            taken = np.bincount(of_source[others], minlength=n_classes)
-            taken_for = np.flatnonzero(taken >= max(1, TAKEN * taken.sum())).tolist()
-            pairs |= {(min(lost, other), max(lost, other)) for other in taken_for if other != lost}
+            taken = np.bincount(of_source[others & speaks], minlength=n_classes)
+            taken_in = (taken >= max(1, TAKEN * taken.sum())) & (share > shares)
+            pairs |= {(min(lost, other), max(lost, other)) for other in np.flatnonzero(taken_in).tolist()}
         found.append(sorted(pairs))
     return found
 

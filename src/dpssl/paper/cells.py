@@ -75,7 +75,7 @@ class Cell:
             "propagation_steps": 0,  # in which no label could spread
             "propagation_veto": False,
             "plan": False,  # minutes stop a cell, they do not change its steps
-            "second_method": NO_METHOD,
+            **{"second_method": NO_METHOD, "combined_steps": 0, "combined_end_steps": 0},
             "method_settings": self.method_settings,
         }
         preset = load_preset(self.preset)

@@ -92,6 +92,8 @@ def read_combination(contents: RunContents) -> Combination | None:
         return None
     noted = contents.folder.read_json(f"{START}/{COMBINED}")
     names = [shown(name) for name in noted["combined_from"]]
+    if noted.get("methods"):
+        names = [f"{name} ({shown(method)})" for name, method in zip(names, noted["methods"], strict=True)]
     no_say = [pairs_in_words(pairs, contents.class_names) for pairs in noted.get("no_say") or [[]] * len(names)]
     n_silent = noted.get("n_unexplained") or [0] * len(names)
     found = [_part(*of_one) for of_one in zip(names, noted["summaries"], no_say, n_silent, strict=True)]

@@ -130,10 +130,29 @@ def test_a_class_that_a_source_has_lost_is_told_with_those_it_has_taken_it_for()
     second = first.copy()
     second[100:180] = 3  # of the other's 1s it calls 80 so, 15 a 2, and 5 what they are
     second[180:195] = 2
+    second[0] = -1  # says nothing of it
     assert lost_pairs(np.stack([first, second]), np.full(4, 0.25)) == [[], [(1, 2), (1, 3)]]
     second[180:195] = 1  # 20 of 100 are still lost
     assert lost_pairs(np.stack([first, second]), np.full(4, 0.25)) == [[], [(1, 3)]]
     assert lost_pairs(np.stack([first, second]), np.array([0.27, 0.06, 0.27, 0.4])) == [[], []], "a rare class"
+
+
+def test_who_says_nothing_of_most_images_has_lost_no_class() -> None:
+    first = np.tile(np.arange(4), 50)
+    second = np.where(np.arange(200) < 40, first, -1)
+    assert lost_pairs(np.stack([first, second]), np.full(4, 0.25)) == [[], []]
+
+
+def test_an_accuser_that_is_wrong_itself_takes_no_say_where_nothing_was_taken_in() -> None:
+    truth = np.repeat(np.arange(5), 100)
+    lossy, overfull = truth.copy(), truth.copy()
+    lossy[300:360] = 4  # of the 3s 60 are 4s to it,
+    overfull[:300:2] = 3  # and to the other half of all 0s, 1s and 2s are 3s
+    shares = np.full(5, 0.2)
+    assert lost_pairs(np.stack([lossy, overfull]), shares)[0] == [(3, 4)]
+    all_one = np.full(500, 3)
+    assert lost_pairs(np.stack([lossy, truth, all_one]), shares)[:2] == [[(3, 4)], []]
+    assert lost_pairs(np.stack([lossy, truth, all_one]), shares)[2] == [(0, 3), (1, 3), (2, 3), (3, 4)]
 
 
 def test_half_of_a_class_is_not_lost() -> None:
