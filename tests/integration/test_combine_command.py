@@ -188,6 +188,32 @@ def test_the_features_of_the_start_are_those_of_its_weights(
     assert of_learnt.std(0).min() > 0
 
 
+def test_a_run_has_no_say_between_a_class_that_it_has_lost_and_what_has_taken_it_in(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    from dpssl.combine import pairs_without_say
+    from dpssl.runs import open_run
+
+    label = np.arange(1437) % 10
+    sure, one_lost = np.eye(10)[label], np.eye(10)[np.where(label == 3, 8, label)]
+    runs = []
+    for name, soft_labels, has_votes in (
+        ("whole", sure, np.ones(1437, bool)),
+        ("lossy", one_lost, np.ones(1437, bool)),
+        ("silent", np.where(np.arange(1437)[:, None] < 400, sure, np.eye(10)[0]), np.arange(1437) < 400),
+    ):
+        folder = RunFolder(shutil.copytree(tiny_run, tmp_path / name))
+        (folder.folder / "end_model.safetensors").unlink()  # nothing is said of sizes
+        file = folder.read_soft_labels()
+        folder.write_soft_labels(file.ids, file.class_names, soft_labels, has_votes)
+        runs.append(open_run(folder.folder, progress=False, writes=False))
+    files = [run.folder.read_soft_labels(runs[0].dataset.ids) for run in runs]
+    known = with_values(runs[0].config, {"class_prior": "uniform"})
+    assert pairs_without_say(runs, files, known) == [[], [(3, 8)], []]
+    unknown = with_values(runs[0].config, {"class_prior": "estimated"})
+    assert pairs_without_say(runs, files, unknown) == [[], [], []]
+
+
 def test_both_trainings_see_the_trusted_labels(combined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dpssl import pipeline
     from dpssl.runs import open_run
