@@ -7,14 +7,13 @@ the labels at the end and chooses nothing. A label set that is in the file alrea
 """
 
 import argparse
-import json
-import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_file import REPOSITORY, commit, write_results
+from results_file import REPOSITORY, measure_missing
 
 from dpssl.combine import start_combined
 from dpssl.config import load_preset, with_values
@@ -37,7 +36,7 @@ def accuracy(folder: RunFolder) -> dict[str, float]:
     return {"annotation": round(summary["annotation_accuracy"], 4), "test": round(summary["test_accuracy"], 4)}
 
 
-def measured(n_labels: int, seed: int, steps: int, threads: int, folder: Path) -> dict[str, Any]:
+def measured(folder: Path, *, n_labels: int, seed: int, steps: int, threads: int) -> dict[str, Any]:
     common = {"data": "digits", "n_labels": n_labels, "seed": seed, "device": "cpu", "threads": threads}
 
     def run(name: str, repeat: int, times: int) -> Run:
@@ -49,8 +48,6 @@ def measured(n_labels: int, seed: int, steps: int, threads: int, folder: Path) -
     combined = start_combined(parts, with_values(parts[0].config, {"repeat": 2}), str(folder / "combined"))
     split, truth = combined.split, combined.dataset.truth
     return {
-        "n_labels": n_labels,
-        "seed": seed,
         "parts": [accuracy(part.folder) for part in parts],
         "agreement": round(combined.folder.read_json("start/combined.json")["agreement"], 4),
         "trusted_right": round(float(np.mean(truth[split.trusted] == split.trusted_labels)), 4),
@@ -69,15 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=FILE)
     chosen = parser.parse_args(arguments)
-    rows = json.loads(chosen.out.read_text())["rows"] if chosen.out.exists() else []
-    for seed in chosen.seeds:
-        for n_labels in chosen.labels:
-            if any((row["n_labels"], row["seed"]) == (n_labels, seed) for row in rows):
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                rows.append(measured(n_labels, seed, chosen.steps, chosen.threads, Path(folder)))
-            print(rows[-1], flush=True)
-            write_results(chosen.out, {"commit": commit(), "steps": chosen.steps, "trust": TRUSTED_SHARE, "rows": rows})
+    wanted = [{"n_labels": n_labels, "seed": seed} for seed in chosen.seeds for n_labels in chosen.labels]
+    measure = partial(measured, steps=chosen.steps, threads=chosen.threads)
+    measure_missing(chosen.out, wanted, measure, {"steps": chosen.steps, "trust": TRUSTED_SHARE})
 
 
 if __name__ == "__main__":

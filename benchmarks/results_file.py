@@ -2,7 +2,8 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +24,20 @@ def read_results(name: str) -> dict[str, Any]:
 def write_results(out: Path, report: Mapping[str, Any]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report, indent=1, default=lambda value: value.tolist()) + "\n")  # numpy's
+
+
+def measure_missing(
+    out: Path,
+    wanted: Sequence[Mapping[str, Any]],
+    measure: Callable[..., Mapping[str, Any]],
+    noted: Mapping[str, Any],
+) -> None:
+    """A row for each of `wanted` that `out` lacks, by `measure(folder, **of_row)`; each is written at once."""
+    rows = json.loads(out.read_text())["rows"] if out.exists() else []
+    for of_row in wanted:
+        if any(of_row.items() <= row.items() for row in rows):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append({**of_row, **measure(Path(folder), **of_row)})
+        print(rows[-1], flush=True)
+        write_results(out, {"commit": commit(), **noted, "rows": rows})

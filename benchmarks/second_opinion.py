@@ -8,14 +8,13 @@ the file already is not run again.
 """
 
 import argparse
-import json
-import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from combine import accuracy
-from results_file import REPOSITORY, commit, write_results
+from results_file import REPOSITORY, measure_missing
 
 from dpssl.config import load_preset, with_values
 from dpssl.pipeline import evaluate
@@ -27,27 +26,24 @@ FILE = REPOSITORY / "results" / "second_opinion_digits.json"
 ALL_THREE = 2.5  # times the steps of one: DP-SSL, FixMatch, and half as many of the run that learns from both
 
 
-def measured(n_labels: int, seed: int, chosen: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    common = {"n_labels": n_labels, "seed": seed, "device": "cpu", "threads": 1, "class_prior": chosen.class_prior}
-
+def measured(folder: Path, *, steps: int, method: str, long_run: bool, **of_row: Any) -> dict[str, Any]:
     def run(name: str, n_steps: int, second_method: str) -> RunFolder:
-        values = {**common, "steps": n_steps, "end_steps": n_steps // 4, "second_method": second_method}
-        started = start_run(with_values(load_preset("digits"), values), str(folder / name), progress=False)
+        values = {"steps": n_steps, "end_steps": n_steps // 4, "second_method": second_method, **of_row}
+        config = with_values(load_preset("digits"), {"device": "cpu", "threads": 1, **values})
+        started = start_run(config, str(folder / name), progress=False)
         run_all(started)
         evaluate(started)
         return started.folder
 
-    both = run("both", chosen.steps, chosen.method)
+    both = run("both", steps, method)
     noted = both.read_json("start/combined.json")
     return {
-        "n_labels": n_labels,
-        "seed": seed,
         "first": accuracy(RunFolder(both.path("start/first"))),
         "second": accuracy(RunFolder(both.path("start/second"))),
         "agreement": round(noted["agreement"], 4),
         "no_say": noted["no_say"],
         "both": accuracy(both),
-        "one_long_run": accuracy(run("long", round(ALL_THREE * chosen.steps), "none")) if chosen.long_run else None,
+        "one_long_run": accuracy(run("long", round(ALL_THREE * steps), "none")) if long_run else None,
     }
 
 
@@ -61,16 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--long-run", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--out", type=Path, default=FILE)
     chosen = parser.parse_args(arguments)
-    rows = json.loads(chosen.out.read_text())["rows"] if chosen.out.exists() else []
-    for seed in chosen.seeds:
-        for n_labels in chosen.labels:
-            if any((row["n_labels"], row["seed"]) == (n_labels, seed) for row in rows):
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                rows.append(measured(n_labels, seed, chosen, Path(folder)))
-            print(rows[-1], flush=True)
-            asked = {"steps": chosen.steps, "second_method": chosen.method, "class_prior": chosen.class_prior}
-            write_results(chosen.out, {"commit": commit(), **asked, "rows": rows})
+    wanted = [
+        {"n_labels": n_labels, "seed": seed, "class_prior": chosen.class_prior}
+        for seed in chosen.seeds
+        for n_labels in chosen.labels
+    ]
+    measure = partial(measured, steps=chosen.steps, method=chosen.method, long_run=chosen.long_run)
+    measure_missing(chosen.out, wanted, measure, {"steps": chosen.steps, "second_method": chosen.method})
 
 
 if __name__ == "__main__":
