@@ -127,7 +127,8 @@ def test_confidences_tell_the_surest_labels_of_our_own_runs(benchmark_script: Sc
     assert len(rows) == 2 * len({row["set"] for row in rows}) > 4
     for votes_alone, with_confidences in zip(rows[::2], rows[1::2], strict=True):
         assert with_confidences["accuracy"] == pytest.approx(votes_alone["accuracy"], abs=0.005)
-        assert with_confidences["accuracy_of_surest"] > votes_alone["accuracy_of_surest"] + 0.05
+        wrong_alone, wrong = (1 - row["accuracy_of_surest"] for row in (votes_alone, with_confidences))
+        assert wrong < wrong_alone / 3
 
 
 def test_what_the_gradient_loses_without_weak_views(benchmark_script: Script, tmp_path: Path) -> None:
