@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+GIVE_UP_AFTER = 120  # seconds in which a sign of a command appears unless the program hangs
 
 # `die_at` is an audit event, a text and a count: the child kills itself as it is about to do that for the n-th time.
 WARM_SERVER = """
@@ -171,6 +174,19 @@ def fingerprint() -> Callable[[Path], dict[str, object]]:
 def differing() -> Callable[[Mapping[str, object], Mapping[str, object]], list[str]]:
     """Names of the files in which two fingerprints differ: a short message where bytes would fill the screen."""
     return lambda one, other: [name for name in one if one[name] != other[name]]
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Callable[[Callable[[], bool], Any], None]:
+    """`wait_until(seen, command)`: until there is that sign of a command that runs."""
+
+    def wait(seen: Callable[[], bool], command: Any) -> None:
+        give_up = time.monotonic() + GIVE_UP_AFTER
+        while not seen():
+            assert time.monotonic() < give_up, command.stderr
+            time.sleep(0.0005)
+
+    return wait
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,15 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-
-GIVE_UP_AFTER = 120  # seconds in which a file appears unless the program hangs
-
-
-def wait_until(seen: Callable[[], bool], command: Any) -> None:
-    give_up = time.monotonic() + GIVE_UP_AFTER
-    while not seen():
-        assert time.monotonic() < give_up, command.stderr
-        time.sleep(0.0005)
 
 
 @pytest.fixture
@@ -101,7 +91,7 @@ def test_killed_before_it_has_a_configuration(begun: Callable[..., Path], warm_c
     ["config.toml", "checkpoint/mcl-00000002", "checkpoint/lfs-00000002", "votes.npz", "checkpoint/end-00000002"],
 )
 def test_killed_from_outside_after_this_appears(
-    sign: str, warm_cli: Any, tiny: list[str], tmp_path: Path, assert_same: Callable[[Path], None]
+    sign: str, warm_cli: Any, tiny: list[str], tmp_path: Path, assert_same: Callable[[Path], None], wait_until: Any
 ) -> None:
     folder = tmp_path / "run"
     command = warm_cli.start("run", *tiny, "--checkpoint-minutes", 0, "--out", folder)
@@ -113,7 +103,7 @@ def test_killed_from_outside_after_this_appears(
 
 
 def test_killed_and_resumed_in_fresh_interpreters(
-    run_cli: Any, tiny: list[str], tmp_path: Path, assert_same: Callable[[Path], None]
+    run_cli: Any, tiny: list[str], tmp_path: Path, assert_same: Callable[[Path], None], wait_until: Any
 ) -> None:
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "dpssl", "run", *tiny, "--checkpoint-minutes", "0", "--out", str(folder)]
@@ -333,7 +323,7 @@ def test_other_images_in_their_place_are_noticed(
 
 @pytest.mark.parametrize(("stage", "endless"), [("mcl", "--mcl-max-steps"), ("end", "--end-steps")])
 def test_sigterm_stops_with_a_checkpoint(
-    stage: str, endless: str, warm_cli: Any, tiny: list[str], tmp_path: Path
+    stage: str, endless: str, warm_cli: Any, tiny: list[str], tmp_path: Path, wait_until: Any
 ) -> None:
     folder = tmp_path / "run"
     log = folder / "metrics.jsonl"

@@ -2,8 +2,6 @@
 
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,6 @@ from dpssl.config_file import read_config
 from dpssl.run_folder import RunFolder
 
 ASKED = ("--second-method", "fixmatch", "--combined-steps", 4, "--combined-end-steps", 2, "--warm-steps", 5)
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    while not happened():
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +117,17 @@ def test_a_limit_of_minutes_holds_for_all_of_it(
 
 @pytest.mark.parametrize("seen", ["First of 2", "Training fixmatch"])
 def test_one_that_was_asked_to_stop_goes_on_elsewhere(
-    warm_cli: Any, flags: list[object], heard_both: Path, tmp_path: Path, fingerprint: Any, differing: Any, seen: str
+    warm_cli: Any,
+    flags: list[object],
+    heard_both: Path,
+    tmp_path: Path,
+    fingerprint: Any,
+    differing: Any,
+    wait_until: Any,
+    seen: str,
 ) -> None:
     running = warm_cli.start("run", *flags, "--out", tmp_path / "here", "--checkpoint-minutes", 0)
-    wait_until(lambda: seen in running.stderr)
+    wait_until(lambda: seen in running.stderr, running)
     stopped = running.send(signal.SIGTERM)
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
     assert not (tmp_path / "here/end_model.safetensors").exists()
@@ -174,12 +174,14 @@ def test_a_step_waits_until_both_are_heard(
     assert differing(fingerprint(whole), fingerprint(heard_both)) == []
 
 
-def test_nobody_changes_a_run_inside_before_it_is_heard(warm_cli: Any, flags: list[object], tmp_path: Path) -> None:
+def test_nobody_changes_a_run_inside_before_it_is_heard(
+    warm_cli: Any, flags: list[object], tmp_path: Path, wait_until: Any
+) -> None:
     from dpssl.errors import RunFolderError
     from dpssl.runs import open_run
 
     running = warm_cli.start("run", *flags, "--out", tmp_path / "run")
-    wait_until(lambda: "Training fixmatch" in running.stderr)
+    wait_until(lambda: "Training fixmatch" in running.stderr, running)
     with pytest.raises(RunFolderError, match="another dpssl"):
         open_run(tmp_path / "run/start/first", progress=False)
     assert running.wait().returncode == 0
