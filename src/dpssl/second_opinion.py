@@ -31,6 +31,12 @@ def run_all(run: Run) -> None:
     pipeline.run_all(run)
 
 
+def asked_config(run: Run) -> Config | None:
+    """The settings that a run with a second opinion was started with, once it has gone on to learn from both."""
+    inside = RunFolder(run.folder.path(START))
+    return read_config(inside)[0] if inside.has(CONFIG) else None
+
+
 def _hear_both(run: Run, locks: ExitStack) -> None:
     asked, steps = run.config, run.config.labeling.steps
     _say(run, f"First of 2 runs: {DP_SSL}, {steps:,} steps")

@@ -160,6 +160,23 @@ def test_its_settings_train_it_again(
     assert differing(fingerprint(tmp_path / "again"), fingerprint(heard_both)) == []
 
 
+def test_the_command_that_started_it_resumes_it(warm_cli: Any, flags: list[object], heard_both: Path) -> None:
+    again = warm_cli("resume", heard_both, *flags)
+    assert again.returncode == 0, again.stderr
+    for other in (("--combined-steps", 5), ("--steps", 5)):
+        refused = warm_cli("resume", heard_both, *other)
+        assert refused.returncode == 2
+        assert f"{other[0]} 5: this run was started with" in refused.stderr
+
+
+def test_steps_of_a_run_that_will_not_be(warm_cli: Any, tiny: list[str], tmp_path: Path) -> None:
+    for name in ("--combined-steps", "--combined-end-steps"):
+        refused = warm_cli("run", *tiny, name, 4, "--out", tmp_path / "run")
+        assert refused.returncode == 2
+        assert f"{name} 4: only with --second-method" in refused.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_step_waits_until_both_are_heard(
     warm_cli: Any, flags: list[object], heard_both: Path, tmp_path: Path, fingerprint: Any, differing: Any
 ) -> None:

@@ -18,9 +18,11 @@ from dpssl.config import (
     Config,
     config_file_values,
     default_preset,
+    flag,
     preset_values,
     with_values,
 )
+from dpssl.errors import InputError
 
 if TYPE_CHECKING:
     from dpssl.data.split import Split
@@ -50,6 +52,7 @@ def adapted(
         if preset is not None and config.data.data != SMALL_PRESET:  # which has had its settings from the beginning
             config = _with_free(config, preset_values(preset), (*given, *OF_THE_DATA))
             _say(f"images of {side} pixels: the settings of preset {preset}, where none are given")
+        _refuse_idle_flags(chosen, config)
         if not (plans and config.baseline.method == DP_SSL and config.backbone.backbone == WIDE_RESNET):
             return with_values(config, {"plan": False})
         plans_steps = config.run.max_minutes and config.run.plan and "steps" not in given
@@ -69,6 +72,13 @@ def given_names(chosen: dict[str, Any]) -> frozenset[str]:
     named = config_file_values(chosen["config"]) if chosen["config"] else {}
     preset = preset_values(chosen["preset"]) if chosen["preset"] else {}
     return frozenset({*chosen["set"], *named, *preset})
+
+
+def _refuse_idle_flags(chosen: dict[str, Any], config: Config) -> None:
+    """Of a run that learns from two, where there will be none."""
+    for name in ("combined_steps", "combined_end_steps"):
+        if name in chosen["set"] and not config.has_second_run:
+            raise InputError(f"{flag(name)} {chosen['set'][name]}: only with --second-method, for example fixmatch")
 
 
 def _planned(

@@ -32,7 +32,8 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
     if command in STEP_SECTIONS and run.config.has_second_run:
         place = chosen["source"]
         raise RunFolderError(f"{place}: its two runs are not combined yet; finish it with `dpssl resume {place}`")
-    changed = with_values(run.config, chosen["set"])
+    given = _without_repeated(chosen["set"], run) if command == "resume" else chosen["set"]
+    changed = with_values(run.config, given)
     free = {entry.name for entry in options() if entry.section in STEP_SECTIONS.get(command, ())}
     before, after = settings_that_matter(run.config), settings_that_matter(changed)
     for name in before:
@@ -54,6 +55,17 @@ def open_for(chosen: dict[str, Any], command: str) -> "Run":
     if changed != run.config:
         runs.change_config(run, changed)
     return run
+
+
+def _without_repeated(given: dict[str, Any], run: "Run") -> dict[str, Any]:
+    """The flags but those that a run with a second opinion was started with: it has gone on to settings of its own."""
+    from dpssl.second_opinion import asked_config
+
+    asked = asked_config(run)
+    if asked is None:
+        return given
+    before, after = settings_that_matter(asked), settings_that_matter(with_values(asked, given))
+    return {name: value for name, value in given.items() if name not in before or before[name] != after[name]}
 
 
 def _make_room(run: "Run", command: str, redo: bool, other_settings: bool) -> None:

@@ -178,14 +178,20 @@ def _few_specialists(contents: RunContents, lfs: LFStatistics) -> Iterator[Advic
 
 def _lost_lfs(contents: RunContents, lfs: LFStatistics) -> Iterator[Advice]:
     """LFs that have learnt to abstain from everything: most often their centre has left the images' features."""
-    settings = contents.config.labeling
-    may_be_kept = settings.feature_transform and settings.center_rate > SLOW_CENTERS
-    if may_be_kept and len(lfs.lost) > MUCH_LOST * len(lfs.coverage):
-        yield Advice(
-            f"{_count(len(lfs.lost), 'labeling function')} died in training",
-            f"Of {len(lfs.coverage)}, so many have classes to vote for and never vote, as happens where the centre of "
-            f"one (Eq. 3) has left all images. --center-rate {SLOW_CENTERS:g} lets centres move more slowly.",
+    settings, n_lfs, n_lost = contents.config.labeling, len(lfs.coverage), len(lfs.lost)
+    if n_lost <= MUCH_LOST * n_lfs:
+        return
+    if settings.feature_transform and settings.center_rate > SLOW_CENTERS:
+        why = (
+            "as happens where the centre of one (Eq. 3) has left all images. "
+            f"--center-rate {SLOW_CENTERS:g} lets centres move more slowly."
         )
+    else:
+        why = f"and the others label without them: --n-lfs {max(3, n_lfs - n_lost)} trains faster."
+    yield Advice(
+        f"{_count(n_lost, 'labeling function')} died in training",
+        f"Of {n_lfs}, so many have classes to vote for and never vote, {why}",
+    )
 
 
 def _idle_lfs(lfs: LFStatistics) -> Iterator[Advice]:

@@ -82,7 +82,7 @@ def test_labeling_functions_too_few_idle_or_of_one_voice(make_run: Any) -> None:
     )
 
 
-def test_labeling_functions_that_died_are_told_of_where_something_can_be_done(make_run: Any) -> None:
+def test_labeling_functions_that_died_are_told_of_with_what_can_be_done(make_run: Any) -> None:
     contents = make_run(files=("votes",)).contents()
     votes = np.tile(np.arange(120)[:, None] % 3, 6)
     votes[:, 4:] = -1
@@ -97,7 +97,10 @@ def test_labeling_functions_that_died_are_told_of_where_something_can_be_done(ma
     (idle,) = (one for one in advise(contents, lfs) if "add nothing" in one.title)
     assert "Of 6, 1 have no class and 3 repeat another" in idle.text, "the one that died is not to be left out"
     for tried in ({"center_rate": 0.1}, {"feature_transform": False}):
-        assert "died" not in titles(advise(replace(contents, config=with_values(contents.config, tried)), lfs))
+        again = advise(replace(contents, config=with_values(contents.config, tried)), lfs)
+        (told,) = (one for one in again if "died" in one.title)
+        assert "--center-rate" not in told.text, "which has been tried, or has nothing to act on"
+        assert "--n-lfs 5" in told.text
 
 
 def test_advice_is_the_same_whatever_the_truth(make_run: Any) -> None:
