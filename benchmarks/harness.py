@@ -115,7 +115,6 @@ PLANS: dict[str, list[Job]] = {
         ("the same, weak views left out", DP_SSL, SPARED),
         ("the same, thresholds that begin with the labels", DP_SSL, {**SPARED, "propagation_thresholds": True}),
         ("the same, slow centres", DP_SSL, {**SPARED, "propagation_thresholds": True, "center_rate": 0.1}),
-        ("propagation with a veto, rescaled, heads first", DP_SSL, {**KEPT, "propagation_veto": True}),
         ("no propagation, rescaled, heads first", DP_SSL, {**KEPT, "propagation_steps": 0}),
         ("FixMatch, rescaled", "fixmatch", {**LONGER, **RESNET_18, "zoom": 1.6, "rescale_start": True}),
     ],

@@ -63,11 +63,7 @@ def check_settled(config: Config) -> None:
             f"add --second-method {NO_METHOD}"
         )
     n_steps = config.labeling.propagation_steps
-    if config.baseline.method != DP_SSL:
-        return
-    if not n_steps:
-        if config.labeling.propagation_veto:
-            raise InputError("--propagation-veto true: only with --propagation-steps, for example 3000")
+    if config.baseline.method != DP_SSL or not n_steps:
         return
     if config.labeling.pseudo_labels != "consensus":
         raise InputError(f"--propagation-steps {n_steps}: only with --pseudo-labels consensus")

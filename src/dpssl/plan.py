@@ -77,7 +77,7 @@ CPU_RUNGS = (
 GPU_RUNGS = (Rung(SHORT_RUN, 0),)
 TOGETHER = (  # who gives one of these has decided on all: not every combination is allowed
     {"depth", "width", "strides"},
-    {"pseudo_labels", "adaptive_threshold", "curriculum_threshold", "fairness_weight"},
+    {"pseudo_labels", "adaptive_threshold", "curriculum_threshold"},
     {"n_lfs", "specialist_ratio"},
 )
 

@@ -75,7 +75,6 @@ def _settings(parent: Run, refine_steps: int) -> Config:
             "heads_first": 0,  # they have learnt, and the first labels are no longer the only ones to trust
             "surest_first": 0.0,
             "propagation_steps": 0,
-            "propagation_veto": False,
             "unlabeled_warmup": 0,
         },
     )

@@ -68,8 +68,19 @@ def test_every_field_survives_toml(values: dict[str, Any]) -> None:
 
 
 def test_settings_that_go_together_may_come_in_any_order() -> None:
-    together = {"fairness_weight": 0.1, "adaptive_threshold": True, "pseudo_labels": "consensus"}
+    together = {"surest_first": 0.1, "adaptive_threshold": True, "pseudo_labels": "consensus"}
     assert with_values(Config(), together) == with_values(Config(), dict(reversed(together.items())))
+
+
+def test_a_switch_that_is_gone_is_passed_over_where_it_was_off() -> None:
+    """A config.toml of an earlier version goes on training what it trained."""
+    off = "[labeling]\nabstain_claim = 0\nfairness_weight = 0.0\npropagation_veto = false\nsteps = 7\n"
+    assert from_toml(off) == with_values(Config(), {"steps": 7})
+    for on in ("abstain_claim = 0.5", "fairness_weight = 0.1", "propagation_veto = true"):
+        with pytest.raises(InputError, match=rf"old.toml: there is no {on.split()[0]} any more, .*leave it out"):
+            from_toml(f"[labeling]\n{on}\n", source="old.toml")
+    with pytest.raises(InputError, match="unknown setting"):
+        with_values(Config(), {"propagation_veto": False})
 
 
 @given(st.text())

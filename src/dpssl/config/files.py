@@ -22,6 +22,12 @@ SMALL_PRESET, LARGE_PRESET = "digits", "photos"  # for images up to that side, a
 # planned for them falls behind; another device or number of threads rounds differently, and a checkpoint continues on
 # its own kind of device only (see dpssl.training.watch).
 FREE_TO_CHANGE = ("checkpoint_minutes", "image_memory", "report", "track", "max_minutes", "plan", "device", "threads")
+# Switches that were measured, helped nowhere and are gone: what meant "off", and why (docs/method.md, section 2).
+RETIRED: dict[str, tuple[Any, str]] = {
+    "abstain_claim": (0.0, "which changed nothing"),
+    "fairness_weight": (0.0, "which was tried once, in a run that collapsed"),
+    "propagation_veto": (False, "with which fewer labels were right"),
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ def from_toml(text: str, base: Config | None = None, source: str = "config") -> 
 
 
 def named_values(text: str, source: str = "config") -> dict[str, Any]:
-    """The settings that a TOML text names, as they stand there."""
+    """The settings that a TOML text names, as they stand there, without those that are gone."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
@@ -121,6 +127,9 @@ def named_values(text: str, source: str = "config") -> dict[str, Any]:
                 raise InputError(f"{source}: unknown section [{key}]; the sections are {', '.join(sorted(sections))}")
         else:
             values[key] = value
+    for name, (off, why) in RETIRED.items():
+        if values.pop(name, off) != off:
+            raise InputError(f"{source}: there is no {name} any more, {why}; leave it out, or set it to {off!r}")
     return values
 
 

@@ -60,19 +60,10 @@ class LabelingConfig(Section):
         least=0,
         most=1,
     )
-    fairness_weight: float = option(
-        0.0, "with an adaptive threshold: weight of FreeMatch's fairness loss on the consensus", least=0
-    )
     abstain_view: str = option(
         "strong", "view the abstain pseudo-label is learnt on; Eq. 6 prints weak", choices=("strong", "weak")
     )
     abstain_weight: float = option(1.0, "weight of the abstain terms in Eq. 5 and 6; 1 in the paper", least=0)
-    abstain_claim: float = option(
-        0.0,
-        "learn to abstain only from images whose class others claim with this mean probability; 0 = as in Eq. 6",
-        least=0,
-        most=1,
-    )
     alignment: bool = option(
         False, "align predictions with their prior (an LF's own, or the classes') before thresholding"
     )
@@ -111,9 +102,6 @@ class LabelingConfig(Section):
     propagation_thresholds: bool = option(
         False, "with propagation: an adaptive threshold begins with what these labels are sure of, not with 1 / C"
     )
-    propagation_veto: bool = option(
-        False, "with propagation: to the end, learn from no image of which these labels name another class"
-    )
     unlabeled_warmup: int = option(
         0, "steps over which Eq. 6 rises to its weight; 0 = at once, as in the paper", least=0
     )
@@ -134,8 +122,3 @@ class LabelingConfig(Section):
         self.check_order("least_threshold", "most_threshold")
         if self.surest_first and self.pseudo_labels != "consensus":
             raise InputError(f"--surest-first {self.surest_first}: only with --pseudo-labels consensus")
-        if self.fairness_weight and not (self.adaptive_threshold and self.pseudo_labels == "consensus"):
-            raise InputError(
-                f"--fairness-weight {self.fairness_weight}: only with --pseudo-labels consensus and "
-                "--adaptive-threshold true"
-            )

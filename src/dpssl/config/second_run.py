@@ -4,7 +4,7 @@ from dpssl.config.files import with_values
 from dpssl.config.sections import DP_SSL, NO_METHOD, Config
 
 # Trusted labels take the place of labels that spread, which are mostly wrong where the runs doubt: docs/combine.md.
-ONCE_COMBINED = {"propagation_steps": 0, "propagation_veto": False}
+ONCE_COMBINED = {"propagation_steps": 0}
 
 
 def alone(config: Config) -> Config:

@@ -62,7 +62,6 @@ def unlabeled_loss(
     strong_logits: Tensor,
     confidence_threshold: float | Tensor,
     abstain_view: str = "strong",
-    may_abstain: Tensor | None = None,
     abstain_weight: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Eq. 6: each LF learns from its own sure prediction on the weak view, summed over the K LFs.
@@ -71,8 +70,7 @@ def unlabeled_loss(
 
     `weak_probabilities` (B, K, C + 1) are the targets' p̄_k(weak), perhaps aligned with a prior; `weak_logits` and
     `strong_logits` those of p̄_k on both views; `confidence_threshold` is eps, or one for each prediction (B, K).
-    `may_abstain` (B, K), where given, is where an abstain pseudo-label counts (see `claimed_elsewhere`). Its weight is
-    `abstain_weight` (see `labeled_loss`).
+    An abstain pseudo-label counts with the weight `abstain_weight` (see `labeled_loss`).
     Deviation: Eq. 6 prints the abstain term on the weak view, where p >= eps makes it nearly zero. `abstain_view` is
     "strong" or, as printed, "weak".
     Returns the loss (B,), the pseudo-labels (B, K) and the mask of those that are trained on (B, K).
@@ -80,23 +78,10 @@ def unlabeled_loss(
     confidence, pseudo_labels = weak_probabilities.max(-1)  # (B, K)
     sure = confidence >= confidence_threshold
     abstains = pseudo_labels == weak_logits.shape[-1] - 1
-    if may_abstain is not None:
-        sure = sure & (may_abstain | ~abstains)
     entropy = _cross_entropy(strong_logits, pseudo_labels)
     if abstain_view == "weak":
         entropy = torch.where(abstains, _cross_entropy(weak_logits, pseudo_labels), entropy)
     return _weighted_sum(entropy * sure, abstains, abstain_weight), pseudo_labels, sure
-
-
-def claimed_elsewhere(probabilities: Tensor, specialties: Tensor, least_claim: float) -> Tensor:
-    """Whether some class outside tau_k is claimed, (B, K): the mean p̄_j of its specialists j is at least `least_claim`.
-
-    Deviation: in Eq. 6 an LF that is sure to abstain learns to abstain, whatever the others say. Where labels are few,
-    abstention then feeds itself: LFs talk themselves out of their own classes until nobody speaks. With this rule an
-    image that nobody claims teaches nobody to abstain.
-    """
-    claimed = (_claims(probabilities, specialties) >= least_claim).to(probabilities.dtype)  # (B, C)
-    return claimed @ (~specialties).to(claimed).t() > 0
 
 
 def consensus(probabilities: Tensor, specialties: Tensor) -> Tensor:

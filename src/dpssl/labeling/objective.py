@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from dpssl.config import LabelingConfig
 from dpssl.labeling.losses import (
-    claimed_elsewhere,
     consensus,
     consensus_loss,
     labeled_loss,
@@ -93,16 +92,12 @@ class SemiSupervised(nn.Module):
         settings, specialties = self.settings, self.get_buffer("specialties")
         if settings.alignment:
             targets = self._align(targets)
-        may_abstain = None
-        if settings.abstain_claim > 0:
-            may_abstain = claimed_elsewhere(targets, specialties, settings.abstain_claim)
         loss, pseudo_labels, sure = unlabeled_loss(
             targets,
             weak_logits,
             strong_logits,
             self._threshold(targets),
             settings.abstain_view,
-            may_abstain,
             settings.abstain_weight,
         )
         speaks = pseudo_labels < specialties.shape[1]  # (B, K)
@@ -128,14 +123,11 @@ class SemiSupervised(nn.Module):
         else:
             sure = confidence >= self._threshold(joint)
         if propagated is not None:
-            sure = sure & self._propagation_allows(propagated, pseudo_labels)
+            sure = sure & self._propagation_allows(propagated)
         if settings.surest_first:
             share = share_learnt_from(self.steps_seen - self.heads_first, settings.surest_first * settings.steps)
             sure = sure & among_surest(confidence, share)
         loss = consensus_loss(strong_logits, pseudo_labels, sure, specialties, settings.abstain_weight).mean()
-        if settings.fairness_weight:
-            strong = consensus(torch.softmax(strong_logits, -1), specialties)
-            loss = loss + settings.fairness_weight * self.adaptive.fairness_loss(strong, sure)
         speaks = targets.argmax(-1) < specialties.shape[1]  # (B, K)
         return loss, {
             "pseudo_label_rate": sure.float().mean(),
@@ -158,16 +150,9 @@ class SemiSupervised(nn.Module):
         """How much propagated labels count in a consensus: all at first, nothing after `propagation_steps`."""
         return (1 - self.steps_seen / max(1, self.propagation_steps)).clamp(0.0, 1.0)
 
-    def _propagation_allows(self, propagated: Tensor, pseudo_labels: Tensor) -> Tensor:
-        """(B,) images that may be learnt from: while heads come first only those that a label has reached.
-
-        With a veto none of which propagated labels name another class than the pseudo-labels (B,).
-        """
-        is_reached = propagated.sum(-1) > 0
-        allowed = is_reached | (self.steps_seen >= self.heads_first)
-        if self.settings.propagation_veto:
-            allowed = allowed & (~is_reached | (propagated.argmax(-1) == pseudo_labels))
-        return allowed
+    def _propagation_allows(self, propagated: Tensor) -> Tensor:
+        """(B,) images that may be learnt from: while heads come first only those that a label has reached."""
+        return (propagated.sum(-1) > 0) | (self.steps_seen >= self.heads_first)
 
     def _warmed_up(self, n_without: int) -> Tensor:
         """Share of Eq. 6 that counts: 0 for the first steps `n_without`, then it rises over `unlabeled_warmup` steps.

@@ -110,11 +110,6 @@ def train_lfs(
     aligned to; where not given, they follow from `--class-prior` and `given_labels`.
     """
     settings = config.labeling
-    if settings.fairness_weight and distributed.share().size > 1:
-        raise InputError(
-            f"--fairness-weight {settings.fairness_weight:g}: it compares all predictions of a batch with each other, "
-            "which several processes cannot share; set it to 0, or start one process"
-        )
     with batch_that_fits("--batch-size", settings.batch_size):
         network = start_network(config, n_classes, bank, backbone_start)
         check_left_out(network, settings, bank.device)

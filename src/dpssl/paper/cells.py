@@ -32,9 +32,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 # Settings that came later: runs from before go on where these have their defaults.
 LATER = (
     *("repeat", "least_threshold", "most_threshold", "mcl_gradient", "weak_gradient", "center_rate"),
-    *("propagation_steps", "propagation_thresholds", "propagation_veto", "end_depth", "end_width", "end_strides"),
+    *("propagation_steps", "propagation_thresholds", "end_depth", "end_width", "end_strides"),
     *("second_method", "combined_steps", "combined_end_steps"),
 )
+
+# Settings of DP-SSL that are gone, as they were: run folders from before keep their names.
+GONE = {"abstain_claim": 0.0, "fairness_weight": 0.0}
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,6 @@ class Cell:
             "report": False,
             "warm_steps": 0,  # every row starts from drawn weights, as the paper's do
             "propagation_steps": 0,  # in which no label could spread
-            "propagation_veto": False,
             "plan": False,  # minutes stop a cell, they do not change its steps
             **{"second_method": NO_METHOD, "combined_steps": 0, "combined_end_steps": 0},
             "method_settings": self.method_settings,
@@ -118,6 +120,8 @@ def folder_name(cell: Cell) -> str:
     for name in LATER:
         if name in in_use and in_use[name] == defaults[name]:
             del in_use[name]
+    if cell.method == DP_SSL:
+        in_use |= GONE
     if cell.method_settings:
         in_use["method_settings"] = cell.method_settings
     text = json.dumps(in_use, sort_keys=True)

@@ -90,7 +90,7 @@ def test_own_pseudo_labels_have_a_curriculum_for_each_lf_and_outcome() -> None:
 
 
 def test_the_adaptive_threshold_lets_everything_pass_at_first_and_follows_the_confidence() -> None:
-    objective = make_objective(adaptive_threshold=True, fairness_weight=0.1)
+    objective = make_objective(adaptive_threshold=True)
     unsure = masked([[0.55, 0, 0.45], [0.55, 0, 0.45], [0, 0.5, 0.5]])
     sure = masked([[0.99, 0, 0.01], [0.99, 0, 0.01], [0, 0.01, 0.99]])
     flat, label = torch.zeros(1, 3, 3), torch.tensor([0])
@@ -147,8 +147,6 @@ def test_the_surest_come_first() -> None:
     ("settings", "message"),
     [
         ({"surest_first": 0.5}, "--surest-first 0.5: only with --pseudo-labels consensus"),
-        ({"adaptive_threshold": True, "fairness_weight": 0.1}, "--fairness-weight 0.1: only with --pseudo-labels cons"),
-        ({"pseudo_labels": "consensus", "fairness_weight": 0.1}, "--fairness-weight 0.1: only with"),
         (
             {"least_threshold": 0.9, "most_threshold": 0.8},
             "--least-threshold 0.9: must be at most --most-threshold 0.8",

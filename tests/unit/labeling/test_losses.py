@@ -1,10 +1,9 @@
 import math
 
 import pytest
-import torch
 
 from dpssl.errors import InputError
-from dpssl.labeling.losses import claimed_elsewhere, count_specialists, unlabeled_loss
+from dpssl.labeling.losses import count_specialists
 
 
 @pytest.mark.parametrize(
@@ -35,49 +34,3 @@ def test_binary_rounding_loses_no_specialist(n_lfs: int) -> None:
 def test_a_ratio_that_leaves_none_or_too_many_is_refused(n_lfs: int, ratio: float) -> None:
     with pytest.raises(InputError, match=rf"--specialist-ratio {ratio:g} with --n-lfs {n_lfs} .*choose a ratio from"):
         count_specialists(n_lfs, ratio)
-
-
-# Abstaining only where somebody claims the image
-
-
-def claimed_elsewhere_slowly(
-    probabilities: torch.Tensor, specialties: torch.Tensor, least_claim: float
-) -> torch.Tensor:
-    n_images, n_lfs, _ = probabilities.shape
-    result = torch.zeros(n_images, n_lfs, dtype=torch.bool)
-    for image in range(n_images):
-        for lf in range(n_lfs):
-            for label in range(specialties.shape[1]):
-                specialists = [k for k in range(n_lfs) if specialties[k, label]]
-                if specialists and not specialties[lf, label]:
-                    claim = sum(probabilities[image, k, label].item() for k in specialists) / len(specialists)
-                    result[image, lf] |= claim >= least_claim
-    return result
-
-
-def test_an_image_that_nobody_claims_teaches_nobody_to_abstain() -> None:
-    specialties = torch.tensor([[True, False], [False, True]])
-    sure_to_abstain = torch.tensor([[0.01, 0.0, 0.99], [0.0, 0.02, 0.98]])
-    claimed_by_the_second = torch.tensor([[0.01, 0.0, 0.99], [0.0, 0.9, 0.1]])
-    claimed = claimed_elsewhere(torch.stack([sure_to_abstain, claimed_by_the_second]), specialties, 0.5)
-    assert claimed.tolist() == [[False, False], [True, False]]
-
-
-def test_claims_follow_their_definition() -> None:
-    generator = torch.Generator().manual_seed(0)
-    specialties = torch.rand(5, 4, generator=generator) < 0.4
-    specialties[:, 3] = False  # a class without specialists is claimed by nobody
-    probabilities = torch.softmax(3 * torch.randn(30, 5, 5, generator=generator), -1)
-    claimed = claimed_elsewhere(probabilities, specialties, 0.3)
-    assert torch.equal(claimed, claimed_elsewhere_slowly(probabilities, specialties, 0.3))
-    assert 0 < claimed.float().mean() < 1
-
-
-def test_an_untrusted_abstention_costs_nothing_and_a_class_is_not_affected() -> None:
-    logits = torch.tensor([[[0.0, 0.0, 9.0], [9.0, 0.0, 0.0]]])  # one image: the first LF abstains, the second names 0
-    strong = torch.zeros(1, 2, 3)
-    probabilities = torch.softmax(logits, -1)
-    nobody = torch.zeros(1, 2, dtype=torch.bool)
-    loss, _, sure = unlabeled_loss(probabilities, logits, strong, 0.95, may_abstain=nobody)
-    assert sure.tolist() == [[False, True]]
-    assert loss.item() == pytest.approx(math.log(3))

@@ -178,24 +178,6 @@ def test_propagated_labels_give_way_to_the_consensus() -> None:
     assert learnt == [2, 2, 2, 2, 2, -1, 0, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("adaptive", [True, False])
-@pytest.mark.parametrize(("veto", "learnt"), [(False, [True, True, True]), (True, [True, False, True])])
-def test_a_veto_lasts_to_the_end(adaptive: bool, veto: bool, learnt: list[bool]) -> None:
-    """All LFs say class 0 of three images; neighbours hardly agree, name another class, and say nothing."""
-    logits = torch.zeros(3, 4, 4)
-    logits[..., 0] = 9.0
-    labeled, labels = torch.zeros(1, 4, 4), torch.tensor([1])
-    propagated = torch.tensor([[0.4, 0.3, 0.3], [0.3, 0.3, 0.4], [0.0, 0.0, 0.0]])
-    objective = objective_with(
-        propagation_steps=5, propagation_veto=veto, adaptive_threshold=adaptive, confidence_threshold=0.9
-    )
-    objective.steps_seen.fill_(100)
-    strong = torch.zeros(3, 4, 4, requires_grad=True)
-    loss, _ = objective.loss(labeled, labels, logits, strong, propagated)
-    (gradient,) = torch.autograd.grad(loss, strong)
-    assert gradient.flatten(1).any(1).tolist() == learnt
-
-
 def test_while_heads_come_first_they_learn_propagated_labels() -> None:
     """And nothing of an image that no label has reached, of which untrained heads may be sure."""
     labeled, labels, logits = torch.zeros(1, 4, 4), torch.tensor([1]), torch.zeros(1, 4, 4)
@@ -262,7 +244,6 @@ FIT = {"pseudo_labels": "consensus", "warm_steps": 5}
         (FIT, None),
         ({**FIT, "warm_steps": 0, "backbone_weights": "start.safetensors"}, None),
         ({**FIT, "warm_steps": 0}, r"--propagation-steps 5: .*--warm-steps"),
-        ({"propagation_steps": 0, "propagation_veto": True}, r"--propagation-veto true: only with --propagation-steps"),
         ({**FIT, "pseudo_labels": "own"}, r"--propagation-steps 5: only with --pseudo-labels consensus"),
         ({"method": "fixmatch"}, None),
     ],
