@@ -17,6 +17,7 @@ from typing import Any
 from dpssl import __version__, commands
 from dpssl.commands.command import Command
 from dpssl.commands.session import EXIT_SIGNAL
+from dpssl.config import flag, meant, options
 from dpssl.constants import THREADS_WAIT
 from dpssl.errors import DPSSLError, InputError, ReportedElsewhere
 
@@ -27,8 +28,12 @@ COMMANDS = {command.name: command for command in commands.ALL}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    chosen = vars(_parser().parse_args(arguments))
+    parsed, unknown = _parser().parse_known_args(arguments)
+    chosen = vars(parsed)
     command = chosen.pop("command")
+    if unknown:
+        print(f"dpssl {command}: {_about_unknown(unknown)}", file=sys.stderr)
+        return EXIT_BAD_INPUT
     for name, value in THREADS_WAIT.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
@@ -51,6 +56,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not _reader_is_gone():
                 raise
             return EXIT_SIGNAL + PIPE
+
+
+def _about_unknown(arguments: Sequence[str]) -> str:
+    """What is wrong with arguments that a command does not take."""
+    names = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    if not names:
+        return f"does not take {' '.join(arguments)}; `--help` shows what it takes"
+    known = [flag(entry.name) for entry in options()]
+    return f"has no flag {names[0]}{meant(names[0], known)}; `--help` lists all of them"
 
 
 def _reader_is_gone() -> bool:

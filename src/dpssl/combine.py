@@ -38,6 +38,7 @@ from dpssl.runs import PROGRESS, SPLIT, Run, change_config, derive_run, use_thre
 from dpssl.training.precision import pick_device
 from dpssl.warm_start import BACKBONE
 
+MUCH_APART = 0.5  # of the images; runs that have learnt the classes agree on most
 RUNS = "runs"  # in the minutes: what the runs before took
 
 
@@ -113,7 +114,7 @@ def agree(parents: Sequence[Run], config: Config, trust: float, unexplained: flo
             f"--trust {trust:g}: of {len(rows)} images that a run has labelled this leaves none to be sure of; raise it"
         )
     split = first.split.trusting(trusted, common[trusted].argmax(1))
-    answers = _answers(files, rows)
+    answers = _answers(files, first.split.unlabeled)
     noted = {
         "combined_from": [str(parent.folder.folder.resolve()) for parent in parents],
         "methods": [parent.config.baseline.method for parent in parents],
@@ -139,8 +140,10 @@ def describe_start(run: Run) -> list[str]:
             lines.append(f"{source} has no say about {n_silent:,} images that nothing explains")
     lines.append(
         f"the runs agree on {100 * noted['agreement']:.1f} % of the unlabelled images; takes {noted['n_trusted']:,} "
-        "labels as given, on which they agree most surely"
+        "labels as given, of which they are surest together"
     )
+    if noted["agreement"] < MUCH_APART:
+        lines.append("warning: that is little; look at both before you trust what is learnt from them")
     return lines
 
 
@@ -162,7 +165,10 @@ def _check_alike(parents: Sequence[Run]) -> None:
         if parent.dataset.class_names != first.dataset.class_names:
             raise InputError(f"{place}: its classes are not those of {first.folder.folder}")
         if not np.array_equal(parent.dataset.ids, first.dataset.ids):
-            raise InputError(f"{place}: its images are not those of {first.folder.folder}")
+            reason = f"{place}: its images are not those of {first.folder.folder}"
+            if parent.config.run.seed != first.config.run.seed:
+                reason += "; another --seed holds other images back for testing: leave it as it is and change --repeat"
+            raise InputError(reason)
         method = parent.config.baseline.method
         if parent.folder.has(ORACLE) or (method != DP_SSL and SYSTEMS[method].uses_all_labels):
             raise InputError(f"{place}: knows the truth of the unlabelled images, which no run may learn from")

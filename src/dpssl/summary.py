@@ -14,6 +14,7 @@ from dpssl.label_model import covered, effective_lfs
 from dpssl.run_folder import RunFolder
 
 MOST_PAIRS = 3  # told apart by size, that are named
+LEARNT = 0.5  # of the images have a label; what a run that has not learnt tells apart is noise
 
 
 def summarize(
@@ -68,11 +69,11 @@ def as_text(summary: dict[str, Any], folder: RunFolder, zoom: float) -> str:
         "",
         f"Labels for {summary['n_images'] - summary['n_labeled']:,} images from {summary['n_labeled']} given ones",
         _row("annotation accuracy", summary["annotation_accuracy"], meaning),
-        _row("  majority vote alone", summary.get("majority_vote_accuracy"), "of the same votes"),
+        _row("  majority vote alone", summary.get("majority_vote_accuracy"), "of this run's votes"),
         _row("macro precision", summary.get("annotation_macro_precision")),
         _row("macro recall", summary.get("annotation_macro_recall")),
         _row("macro F1", summary["annotation_macro_f1"]),
-        _row("coverage", summary["coverage"] if has_votes else None, "images with at least one vote"),
+        _row("coverage", summary["coverage"] if has_votes else None, "images that got a label"),
         _row("mask rate", summary.get("mask_rate"), "unlabelled images it trusts its own label of"),
         _row("proxy-label accuracy", summary.get("proxy_label_accuracy"), "of those"),
         _row("test accuracy", summary["test_accuracy"], f"end model on {summary['n_test']:,} held-out images"),
@@ -118,7 +119,7 @@ def _labeling_function_lines(summary: dict[str, Any]) -> list[str]:
     if "n_empty_sets" not in summary:
         return []
     parts = [f"{summary['n_empty_sets']} empty and {summary['n_duplicate_sets']} duplicate specialised sets"]
-    parts.append(f"{100 * summary['share_of_empty_rows']:.2f} % of the images without a vote")
+    parts.append(f"{100 * summary['share_of_empty_rows']:.2f} % of the images without a vote of theirs")
     if "assignment_entropy" in summary:
         parts.append(f"assignment entropy {summary['assignment_entropy']:.2f} of log K")
     if "feature_cosine" in summary:
@@ -129,7 +130,7 @@ def _labeling_function_lines(summary: dict[str, Any]) -> list[str]:
 def _size_lines(summary: dict[str, Any], zoom: float) -> list[str]:
     """What the end model itself gives away, without truth (dpssl.end_model.sizes)."""
     pairs, names = summary.get("told_apart_by_size") or [], summary["class_names"]
-    if not pairs:
+    if not pairs or (summary["coverage"] or 0) < LEARNT:
         return []
     named = ", ".join(f"{names[pair['near']]} against {names[pair['far']]}" for pair in pairs[:MOST_PAIRS])
     lines = ["", f"  Do not rely on {named} yet: told apart by how much of the picture they fill, it seems."]

@@ -22,7 +22,7 @@ from dpssl.errors import InputError
 def add_new_run_flags(command: argparse.ArgumentParser) -> None:
     """What every command that starts a run takes: --out, --preset, --config and all settings."""
     command.add_argument("--out", help="new run folder; default: the next free one under runs/")
-    command.add_argument("--preset", choices=preset_names(), help="settings to start from")
+    command.add_argument("--preset", metavar="NAME", help=f"settings to start from: {', '.join(preset_names())}")
     command.add_argument("--config", help="TOML file with settings, such as a run's config.toml")
     add_settings(command)
 

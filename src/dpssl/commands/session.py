@@ -94,6 +94,8 @@ def finish(run: "Run", work: "Callable[[Run], object]") -> int:
         except StopRequested:
             if run.writes:
                 print(f"stopped; continue with: dpssl resume {run.folder.folder}", file=sys.stderr)
+                if run.config.run.max_minutes:
+                    print("  for as long again; with --max-minutes 0 to its end", file=sys.stderr)
             return EXIT_SIGNAL + received[-1] if received else 0
         summary = evaluate(run)
         if run.writes:

@@ -4,9 +4,10 @@ Values come from, in this order: the defaults of the sections, a preset, a `--co
 """
 
 import dataclasses
+import difflib
 import tomllib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -39,13 +40,15 @@ class Option:
     type: Any
     default: Any
     help: str
+    choices: tuple[str, ...]
 
     @property
     def metavar(self) -> str:
         """What the value is, for the command line's help."""
         if isinstance(self.default, tuple):
             return "VALUE"
-        return "{true,false}" if self.type is bool else self.type.__name__.upper()
+        choices = ("true", "false") if self.type is bool else self.choices
+        return "{" + ",".join(choices) + "}" if choices else self.type.__name__.upper()
 
     def parse(self, value: Any) -> Any:
         """`value` (from TOML or the command line) as this field's type, or an error that names the flag."""
@@ -63,7 +66,8 @@ def options() -> Iterator[Option]:
         section_type = get_type_hints(Config)[section.name]
         types_of = get_type_hints(section_type)
         for item in dataclasses.fields(section_type):
-            yield Option(section.name, item.name, types_of[item.name], item.default, item.metadata["help"])
+            about = item.metadata
+            yield Option(section.name, item.name, types_of[item.name], item.default, about["help"], about["choices"])
 
 
 def with_values(config: Config, values: Mapping[str, Any]) -> Config:
@@ -72,11 +76,19 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         if name not in known:
-            raise InputError(f"unknown setting {name!r}; `dpssl run --help` lists all of them")
+            raise InputError(
+                f"unknown setting {name!r}{meant(name.replace('-', '_'), known)}; `dpssl run --help` lists all of them"
+            )
         changes.setdefault(known[name].section, {})[name] = known[name].parse(value)
     # A section at a time: settings of one may be allowed only together.
     sections = {name: dataclasses.replace(getattr(config, name), **fields) for name, fields in changes.items()}
     return dataclasses.replace(config, **sections)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A question after a name that does not exist: the known one most like it, if any is."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def settings_that_matter(config: Config) -> dict[str, Any]:

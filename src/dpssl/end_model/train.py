@@ -114,6 +114,6 @@ def _usable_positions(covered: Tensor, uncovered: str, pool: Tensor) -> Tensor:
     if len(positions) == 0:
         raise InputError(
             "no image has a vote, so there is nothing to train the end model on: "
-            "train the labeling functions longer (--steps), or lower --n-lfs"
+            "start a new run that trains the labeling functions longer (--steps), or has fewer (--n-lfs)"
         )
     return positions

@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 ID_COLUMNS = ("id", "ids")
+OTHER_SEPARATORS = (";", "\t", "|")
 LABEL_COLUMNS = ("y", "label")
 PARQUET_ROWS = 1 << 16  # rows read at a time
 CHUNK_VOTES = 1 << 22  # votes handled at a time: a few tens of MB, whatever the number of rows
@@ -144,6 +145,8 @@ def _read_csv(path: Path) -> VoteTable:
     if len(rows) < 2:
         raise InputError(f"{path}: no rows of votes below the header")
     header, cells = rows[0], rows[1:]
+    if len(header) == 1 and any(mark in header[0] for mark in OTHER_SEPARATORS):
+        raise InputError(f"{path}: one column, {header[0]!r}; separate columns by commas")
     for number, row in enumerate(cells, start=2):
         if len(row) != len(header):
             raise InputError(f"{path}, line {number}: {len(row)} cells, but the header has {len(header)}")
@@ -224,10 +227,15 @@ def _class_numbers(path: Path, name: str, start: int, column: NDArray[Any]) -> N
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise InputError(
-            f"{path}, row {start + row}, column {name!r}: {column[row]!s} is not a class number; "
+            f"{path}, {place(path, start + row)}, column {name!r}: {column[row]!s} is not a class number; "
             "write 0, 1, 2, …, and leave the cell empty where there is no vote"
         )
     return numbers
+
+
+def place(path: Path, row: int) -> str:
+    """Where a row, counted from 0, stands in a file: by line in a text with a header, else by its number."""
+    return f"line {row + 2}" if path.suffix == ".csv" else f"row {row}"
 
 
 def _number(value: Any) -> float:

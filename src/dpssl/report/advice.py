@@ -151,7 +151,7 @@ def _rare_classes(contents: RunContents, labels: Labels) -> Iterator[Advice]:
 
 def _one_voice(lfs: LFStatistics) -> Iterator[Advice]:
     """Agreement among LFs that err together is no evidence, and no label model can tell that from skill."""
-    backed = lfs.specialties.sum(axis=0) >= FEW_SPECIALISTS
+    backed = (lfs.specialties.sum(axis=0) >= FEW_SPECIALISTS) & (lfs.effective_lfs > 0)  # 0: nobody votes for it
     if backed.any() and np.median(lfs.effective_lfs[backed]) < ONE_VOICE:
         yield Advice(
             "Trust the confidence less than it asks for",
