@@ -50,6 +50,9 @@ def test_the_surest_common_labels_are_trusted(tiny_run: Path, again: Path, combi
     first, second = (RunFolder(run).read_soft_labels() for run in (tiny_run, again))
     open_to_trust = np.isin(first.ids, before["unlabeled"]) & (first.covered | second.covered)
     assert len(split["trusted"]) == round(0.5 * open_to_trust.sum())
+    alike = first.covered & second.covered & (first.soft_labels.argmax(1) == second.soft_labels.argmax(1))
+    noted = RunFolder(combined).read_json("start/combined.json")
+    assert noted["agreement"] == pytest.approx(alike[np.isin(first.ids, before["unlabeled"])].mean())
     product = first.soft_labels.astype(float) * second.soft_labels.astype(float)
     likeliest = dict(zip(first.ids.tolist(), product.argmax(1).tolist(), strict=True))
     same = [likeliest[name] == label for name, label in split["trusted"].items()]
@@ -351,7 +354,7 @@ def test_runs_that_do_not_belong_together_are_named(
     assert "no such" in refused(tiny_run, tmp_path / "nowhere")
     assert "made from" in refused(tiny_run, combined)
     for flags, message in (
-        (("--seed", 2), "images are not those of"),  # digits: other test images
+        (("--seed", 2), "another --seed holds other images back for testing"),  # digits
         (("--n-labels", 20), "--repeat"),
     ):
         other = tmp_path / flags[0].strip("-")

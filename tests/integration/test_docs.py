@@ -55,8 +55,18 @@ def test_every_setting_is_listed_with_its_default_and_help(docs: dict[str, str])
     assert listed == expected, "docs/cli.md lists a setting that is gone, or in another order than dpssl.config"
 
 
+def test_the_first_command_of_the_quickstart_comes_to_its_end(
+    docs: dict[str, str], warm_cli: Any, tmp_path: Path
+) -> None:
+    (line,) = re.findall(r"^dpssl (run .*--out) /tmp/tiny$", docs["quickstart.md"], re.MULTILINE)
+    done = warm_cli(*line.split(), tmp_path / "tiny")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tiny/report.html").exists()
+
+
 def test_every_section_command_and_preset_has_its_place(docs: dict[str, str]) -> None:
     lines = docs["cli.md"].splitlines()
+    assert [name for name in cli.COMMANDS if f"| [`{name}`](#dpssl-{name}) |" not in docs["cli.md"]] == []
     assert [f"## `dpssl {name}`" for name in cli.COMMANDS if f"## `dpssl {name}`" not in lines] == []
     assert [name for name in {setting.section for setting in options()} if f"### {name}" not in lines] == []
     assert [name for name in preset_names() if f"presets/{name}.toml" not in docs["cli.md"]] == []

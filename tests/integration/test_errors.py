@@ -69,6 +69,11 @@ def test_errors_in_a_fresh_interpreter(run_cli: Any, tmp_path: Path) -> None:
         (["--depth", "11"], ["--depth 11", "10, 16"]),
         (["--data", "nowhere.npz"], ["--data nowhere.npz", "no such file"]),
         (["--config", "nowhere.toml"], ["--config nowhere.toml"]),
+        (["--stepz", "20"], ["has no flag --stepz (did you mean --steps?)"]),
+        (["--n_lfs=3"], ["has no flag --n_lfs (did you mean --n-lfs?)"]),
+        (["--qwertyuiop"], ["has no flag --qwertyuiop; `--help` lists"]),
+        (["digits"], ["does not take digits"]),
+        (["--preset", "cifar10"], ["--preset 'cifar10' is unknown", "cifar10-40"]),
     ],
 )
 def test_a_setting_is_refused_before_a_folder_is_made(
@@ -93,7 +98,7 @@ def test_a_gpu_that_is_not_there(refused: Callable[..., str], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("n_lfz = 6\n", ["settings.toml", "n_lfz"]),
+        ("n_lfz = 6\n", ["settings.toml", "n_lfz", "(did you mean n_lfs?)"]),
         ("[lfs]\nn_lfs = 6\n", ["settings.toml", "[lfs]", "labeling"]),
         ('[labeling]\nn_lfs = "many"\n', ["settings.toml", "n-lfs", "'many'"]),
         ("[labeling]\nn_lfs = 2.5\n", ["settings.toml", "n-lfs", "2.5"]),

@@ -42,7 +42,7 @@ def _add_combine(command: argparse.ArgumentParser) -> None:
         "--trust",
         type=float,
         default=TRUSTED_SHARE,
-        help=f"share of the unlabelled images whose common label is taken as given; default: {TRUSTED_SHARE}",
+        help=f"share of what the runs have labelled whose common label is taken as given; default: {TRUSTED_SHARE}",
     )
     command.add_argument(
         "--unexplained",

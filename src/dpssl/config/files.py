@@ -88,7 +88,7 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
 def meant(name: str, known: Iterable[str]) -> str:
     """A question after a name that does not exist: the known one most like it, if any is."""
     close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def settings_that_matter(config: Config) -> dict[str, Any]:

@@ -25,6 +25,9 @@ from dpssl.warm_start.bootstrap import Bootstrap
 from dpssl.warm_start.contrast import Contrast
 
 STAGE, BACKBONE = "warm", "backbone.safetensors"
+# BYOL's answers are directions, which a step turns the further the smaller the last layer is. This slope makes the
+# first weights torch's own for dense layers, 1 / sqrt(6) of He's: docs/gpu.md.
+SMALL = 5**0.5
 
 
 def train_warm_start(bank: ImageBank, pool: Tensor, config: Config, watch: Watch) -> dict[str, Tensor]:
@@ -79,7 +82,9 @@ def _start(config: Config, bank: ImageBank) -> Contrast | Bootstrap:
     for name, parameter in network.named_parameters():
         if name.startswith("backbone."):
             continue
-        if parameter.ndim > 1:
+        if parameter.ndim > 1 and isinstance(network, Bootstrap):
+            nn.init.kaiming_uniform_(parameter, SMALL, generator=generator)
+        elif parameter.ndim > 1:
             nn.init.kaiming_normal_(parameter, generator=generator)
         elif name.endswith("bias"):
             nn.init.zeros_(parameter)
