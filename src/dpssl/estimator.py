@@ -4,12 +4,14 @@ clf = DPSSLClassifier(seed=1).fit(images, y)      # y = -1 where unlabelled
 clf.soft_labels_, clf.predict(new_images), clf.predict_proba(new_images), clf.score(test_images, test_y)
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from dpssl.checks import check, check_settled
@@ -28,6 +30,8 @@ from dpssl.nets.backbones import check_backbone
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
 from dpssl.warm_start import train_warm_start
+
+LEARNT = 0.5  # of the images have a vote
 
 
 class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not annotated
@@ -89,6 +93,13 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         )
         self.soft_labels_ = self.label_model_.predict_proba(found.votes, confidence)
         self.covered_ = covered(found.votes)
+        if (share := self.covered_.mean()) < LEARNT:
+            warnings.warn(
+                f"{100 * share:.0f} % of the images have a vote: the labeling functions have not learnt the classes; "
+                f"try more steps than {self.config_.labeling.steps} (settings={{'steps': …}})",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         start = network.backbone.state_dict() if self.config_.end_model.end_start == "lfs" else warm
         self.end_model_ = train_end_model(
             bank,

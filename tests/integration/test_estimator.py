@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from dpssl import DPSSLClassifier, LabelModel
 from dpssl.errors import InputError
+from dpssl.labeling.vote import cast_votes
 
 TINY = {
     "n_lfs": 6, "mcl_min_steps": 2, "mcl_max_steps": 4, "steps": 6, "batch_size": 10, "unlabeled_ratio": 1,
@@ -19,7 +20,9 @@ N_IMAGES, N_LABELED = 120, 30
 
 # After so few steps some LFs are silent still, and the label model says so.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:labeling functions that never vote", "ignore:no labeling function votes"
+    "ignore:labeling functions that never vote",
+    "ignore:no labeling function votes",
+    "ignore:.*of the images have a vote",
 )
 
 
@@ -39,6 +42,20 @@ def fitted(digits: tuple[np.ndarray, np.ndarray], y: np.ndarray) -> DPSSLClassif
     classifier = DPSSLClassifier(device="cpu", settings=TINY)
     assert classifier.fit(digits[0][:N_IMAGES], y) is classifier
     return classifier
+
+
+def test_a_fit_that_has_not_learnt_says_so(
+    digits: tuple[np.ndarray, np.ndarray], y: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mostly_silent(network: Any, bank: Any) -> Any:
+        found = cast_votes(network, bank)
+        found.votes[N_LABELED:], found.votes[:N_LABELED, 0] = -1, found.specialties[0].argmax()
+        return found
+
+    monkeypatch.setattr("dpssl.estimator.cast_votes", mostly_silent)
+    with pytest.warns(ConvergenceWarning, match="25 % of the images have a vote: .* more steps than 6") as told:
+        DPSSLClassifier(device="cpu", settings=TINY).fit(digits[0][:N_IMAGES], y)
+    assert [one.filename for one in told if one.category is ConvergenceWarning] == [__file__]
 
 
 # Conventions

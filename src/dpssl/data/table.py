@@ -56,7 +56,8 @@ class Dataset:
         if n == 0:
             raise InputError(f"{self.name}: there are no images; give at least one unlabelled image and one per class")
         if len(self.class_names) < 2:
-            raise InputError(f"{self.name}: {len(self.class_names)} class found, but labelling needs at least 2")
+            only = f"only the class {self.class_names[0]!r}" if self.class_names else "no class"
+            raise InputError(f"{self.name}: {only} found, but labelling needs at least 2")
         if len(set(self.class_names)) < len(self.class_names):
             raise InputError(f"{self.name}: class names must differ, but some repeat: {list(self.class_names)}")
         if m and self.test_images.shape[1:] != self.images.shape[1:]:
