@@ -119,6 +119,7 @@ def agree(parents: Sequence[Run], config: Config, trust: float, unexplained: flo
         "combined_from": [str(parent.folder.folder.resolve()) for parent in parents],
         "methods": [parent.config.baseline.method for parent in parents],
         "n_trusted": len(trusted),
+        "n_trusted_alone": int((n_runs[trusted] == 1).sum()),  # where one run alone speaks
         "no_say": no_say,  # of each run, the pairs of classes
         "n_unexplained": silent.sum(axis=1).tolist(),  # of each, the images
         "agreement": float(((answers == answers[0]) & (answers >= 0)).all(0).mean()),
@@ -138,9 +139,10 @@ def describe_start(run: Run) -> list[str]:
             lines.append(f"{source} has no say between {names}: told apart by their size, or one of them lost")
         if n_silent:
             lines.append(f"{source} has no say about {n_silent:,} images that nothing explains")
+    alone = f", {noted['n_trusted_alone']:,} of them of one run alone" if noted["n_trusted_alone"] else ""
     lines.append(
         f"the runs agree on {100 * noted['agreement']:.1f} % of the unlabelled images; takes {noted['n_trusted']:,} "
-        "labels as given, of which they are surest together"
+        f"labels as given, of which they are surest together{alone}"
     )
     if noted["agreement"] < MUCH_APART:
         lines.append("warning: that is little; look at both before you trust what is learnt from them")
