@@ -248,7 +248,7 @@ def open_run(path: str | Path, *, writes: bool = True, progress: bool = True) ->
 def _open(path: str | Path, writes: bool, progress: bool) -> Run:
     folder = RunFolder.open(path)
     if not folder.has(CONFIG):
-        raise RunFolderError(f"{path}: is no run folder, it holds no {CONFIG}; `dpssl run` makes one")
+        raise RunFolderError(f"{path}: no run folder, it holds no {CONFIG}; `dpssl run` makes one, with another --out")
     lock = folder.lock() if writes else None
     config, environment = read_config(folder)
     use_threads(config)
