@@ -78,12 +78,27 @@ def test_no_file_names_a_path_of_one_machine(repo_root: Path) -> None:
     assert offenders == []
 
 
+def heading_anchor(heading: str) -> str:
+    """What a page calls the heading in its address: small letters, no punctuation, hyphens for spaces."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
 def test_links_between_documents_lead_somewhere(repo_root: Path) -> None:
+    texts = {
+        path.resolve(): path.read_text(encoding="utf-8")
+        for path in [*repo_root.glob("*.md"), *(repo_root / "docs").glob("*.md")]
+    }
+    anchors = {path: set(map(heading_anchor, re.findall(r"^#+ (.*)$", text, re.M))) for path, text in texts.items()}
     broken = []
-    for document in [*repo_root.glob("*.md"), *(repo_root / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)", document.read_text(encoding="utf-8")):
-            if "://" not in target and not target.startswith("mailto:") and not (document.parent / target).exists():
-                broken.append(f"{document.name}: {target}")
+    for document, text in texts.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if "://" in link or link.startswith("mailto:"):
+                continue
+            file, _, anchor = link.partition("#")
+            target = (document.parent / file).resolve() if file else document
+            if not target.exists() or (anchor and anchor not in anchors.get(target, {anchor})):
+                broken.append(f"{document.name}: {link}")
     assert broken == []
 
 
