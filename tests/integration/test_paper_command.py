@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpssl.config import with_values
+from dpssl.config_file import read_config, write_config
 from dpssl.paper import worker
 from dpssl.paper.cells import Cell, folder_name
 from dpssl.paper.worker import Task
+from dpssl.run_folder import RunFolder
 
 FEW_STEPS = ("--scale", "small", "--steps", 4, "--seeds", 1, "--threads", 1, "--device", "cpu")
 TINY = (
@@ -85,16 +88,17 @@ def test_a_worker_that_cannot_work_says_why(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_runner_that_is_killed_keeps_others_out_until_its_worker_ends_and_loses_nothing(
-    warm_cli: Any, tmp_path: Path
+    warm_cli: Any, wait_until: Any, tmp_path: Path
 ) -> None:
     command = ("paper", "table3", *FEW_STEPS, "--cells", "method=fixmatch")
     runner = warm_cli.start(*command, cwd=tmp_path)
-    for _ in range(600):
-        locks = list((tmp_path / "runs" / "cells").glob("*/.lock"))
-        if locks and locks[0].read_text().strip():
-            break
-        time.sleep(0.1)
-    worker_id = int(locks[0].read_text())
+
+    def written_locks() -> list[str]:
+        texts = [lock.read_text().strip() for lock in (tmp_path / "runs" / "cells").glob("*/.lock")]
+        return [text for text in texts if text]
+
+    wait_until(lambda: bool(written_locks()), runner)
+    worker_id = int(written_locks()[0])
     os.kill(worker_id, signal.SIGSTOP)  # it lives on, as it is, until the others were seen to wait for it
     runner.send(signal.SIGKILL)
     second = warm_cli(*command, cwd=tmp_path)
@@ -138,6 +142,29 @@ def test_render_draws_what_is_there_and_runs_nothing(warm_cli: Any, tmp_path: Pa
     assert not (tmp_path / "runs").exists()
 
 
+def test_render_and_list_keep_to_the_cells_that_are_chosen(warm_cli: Any, tmp_path: Path) -> None:
+    chosen = ("--cells", "labels=40", "--cells", "method=fixmatch,uda")  # both count
+    listed = warm_cli("paper", "table1", *FEW_STEPS, *chosen, "--list", cwd=tmp_path).stdout.splitlines()
+    assert listed == ["digits-40_uda_4-steps_seed-1: to run", "digits-40_fixmatch_4-steps_seed-1: to run"]
+    drawn = warm_cli("paper", "table1", *FEW_STEPS, *chosen, "--render", cwd=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    rows = [line for line in drawn.stdout.splitlines() if line.startswith("| ")]
+    assert rows == ["|  | digits, 40 labels |", "| --- | ---: |", "| UDA |  |", "| FixMatch (RA) |  |"]
+
+
+def test_a_run_that_another_default_of_its_method_began_is_not_gone_on_with(warm_cli: Any, tmp_path: Path) -> None:
+    command = ("paper", "table3", *FEW_STEPS, "--cells", "method=fixmatch")
+    assert warm_cli(*command, cwd=tmp_path).returncode == 0
+    (folder,) = (path for path in (tmp_path / "runs" / "cells").iterdir() if path.is_dir())
+    run = RunFolder(folder)
+    config, environment = read_config(run)
+    assert config.baseline.method_settings[0] == "threshold=0.95"
+    write_config(run, with_values(config, {"method_settings": ("threshold=0.5",)}), environment)
+    next((tmp_path / "results" / "cells").glob("*.json")).unlink()
+    assert warm_cli(*command, cwd=tmp_path).returncode == 0
+    assert read_config(run)[0].baseline.method_settings == config.baseline.method_settings
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -147,6 +174,7 @@ def test_render_draws_what_is_there_and_runs_nothing(warm_cli: Any, tmp_path: Pa
         (("table2", "--scale", "small"), "table2 is STL-10, which has no stand-in"),
         (("table1", "--steps", "3"), "--steps 3: must be at least 4"),
         (("table1", "--max-minutes", "-1"), "--max-minutes -1: must be at least 0"),
+        (("table1", "--max-minutes", "nan"), "--max-minutes nan: must be at least 0"),
         (("table1", "--jobs", "0"), "--jobs 0: must be at least 1"),
         (("table1", "--seeds", "-1"), "--seeds -1: must be at least 0"),
     ],

@@ -1,10 +1,10 @@
-"""Mean Teacher (Tarvainen & Valpola, NeurIPS 2017), as in the comparisons of MixMatch and FixMatch.
+"""Mean Teacher (Tarvainen & Valpola, NeurIPS 2017), as in the comparison of FixMatch.
 
     L = H(y, p(weak x_l)) + λ r(t) mean_c (p(weak x_u) - p_avg(weak' x_u))²
 
 The Π-Model with another teacher: p_avg has the moving average of the weights, here the one that every method predicts
 with at the end (`--ema-decay`, .999 as published). r(t) rises to 1 over the first 40 % of training and λ = 50: the
-values of MixMatch's code (mean_teacher.py), whose figures the tables quote.
+values of FixMatch's code (mean_teacher.py), whose figures the tables quote.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""Π-Model (Laine & Aila, ICLR 2017), as in the comparisons of MixMatch and FixMatch.
+"""Π-Model (Laine & Aila, ICLR 2017), as in the comparison of FixMatch.
 
     L = H(y, p(weak x_l)) + λ r(t) mean_c (p(weak x_u) - p'(weak' x_u))²
 
 Two weak views of one image should be predicted alike; p' carries no gradient. r(t) rises to 1 over the first 40 % of
-training and λ = 10: the values of MixMatch's code (pi_model.py), whose figures the tables quote.
+training and λ = 10: the values of FixMatch's code (pi_model.py), whose figures the tables quote.
 """
 
 from dataclasses import dataclass

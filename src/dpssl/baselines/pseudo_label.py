@@ -1,9 +1,9 @@
-"""Pseudo-Labeling (Lee, 2013), as in the comparisons of MixMatch and FixMatch.
+"""Pseudo-Labeling (Lee, 2013), as in the comparison of FixMatch.
 
     L = H(y, p(weak x_l)) + λ r(t) 1(max p(weak x_u) ≥ τ) H(argmax p(weak x_u), p(weak x_u))
 
 A sure prediction is the label of the very view it was made on: FixMatch without a strong view. r(t) rises to 1 over the
-first 40 % of training, τ = .95 and λ = 1: the values of MixMatch's code (pseudo_label.py).
+first 40 % of training, τ = .95 and λ = 1: the values of FixMatch's code (pseudo_label.py).
 """
 
 from dataclasses import dataclass

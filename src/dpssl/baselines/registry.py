@@ -65,5 +65,21 @@ def as_given(settings: MethodSettings) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in dataclasses.asdict(settings).items())
 
 
+def changed_setting(method: str, noted: Sequence[str], given: Sequence[str]) -> str:
+    """In which setting a run with `noted` ones differs from one with `given` ones now; empty where in none.
+
+    A setting that is newer than the run had its default.
+    """
+    before, defaults, now = (
+        dict(text.partition("=")[::2] for text in settings)
+        for settings in (noted, as_given(method_settings(method, ())), as_given(method_settings(method, given)))
+    )
+    for name, value in now.items():
+        was = before.get(name, defaults[name])
+        if was != value:
+            return f"was made with {name} = {was}, which is {value} now"
+    return ""
+
+
 def _choices(method: str, names: Sequence[str]) -> str:
     return f"{method} has {', '.join(names)}" if names else f"{method} has no settings of this kind"

@@ -27,7 +27,7 @@ def run_paper(chosen: dict[str, Any]) -> int:
 
     if chosen["steps"] is not None and chosen["steps"] < 4:
         raise InputError(f"--steps {chosen['steps']}: must be at least 4")
-    if chosen["max_minutes"] < 0:
+    if not chosen["max_minutes"] >= 0:  # nor NaN
         raise InputError(f"--max-minutes {chosen['max_minutes']:g}: must be at least 0")
     for name in ("jobs", "threads"):
         if chosen[name] < (name == "jobs"):
@@ -36,11 +36,12 @@ def run_paper(chosen: dict[str, Any]) -> int:
     cells = select(wanted.cells, chosen["cells"])
     if not chosen["render"] and not chosen["list"]:
         return _run(wanted, cells, chosen)
-    results, problems = read_results(RunFolder(Path(chosen["results"])), wanted.cells)
+    results, problems = read_results(RunFolder(Path(chosen["results"])), cells)
     if chosen["list"]:
+        print("\n".join(f"note: {problem}" for problem in problems), file=sys.stderr, end="\n" if problems else "")
         print("\n".join(f"{cell.name}: {_state(cell, results)}" for cell in cells))
         return 0
-    _render(wanted, results, problems, chosen["out"])
+    _render(wanted.of(cells), results, problems, chosen["out"])
     return 0
 
 
@@ -93,8 +94,9 @@ def _add_paper(command: argparse.ArgumentParser) -> None:
         default="paper",
         help="paper: its sets; fashion: a smaller one; small: digits, on a CPU (default: paper)",
     )
-    add("--cells", nargs="+", default=[], metavar="NAME=VALUE", help="only these: method, data, labels, seed, variant")
-    add("--seeds", nargs="+", type=int, default=[], help="default: 1 to 5 at the scale paper, 1 to 3 at the others")
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}  # given twice, both count
+    add("--cells", **several, metavar="NAME=VALUE", help="only these: method, data, labels, seed, variant")
+    add("--seeds", **several, type=int, help="default: 1 to 5 at the scale paper, 1 to 3 at the others")
     add("--steps", type=int, help="budget of every cell; default: 60000 at paper, 5000 at fashion, 1200 at small")
     add(
         "--max-minutes", type=float, default=0.0, help="stop cleanly after so many; the same command goes on; 0 = never"

@@ -1,6 +1,9 @@
 """What a table or figure is made of: entries, each a number of its cells and what the paper prints there."""
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from dpssl.paper.cells import Cell, each_once
 from dpssl.paper.plans import Plan
@@ -35,6 +38,15 @@ class Table:
     x_label: str = ""
     y_label: str = "error (%)"
     emphasis: str = ""  # the row that stands out among lines
+
+    def of(self, cells: Sequence[Cell]) -> Self:
+        """The entries that some of these cells belong to, with these cells alone."""
+        kept = {cell.name for cell in cells}
+        narrowed = (
+            dataclasses.replace(entry, cells=tuple(cell for cell in entry.cells if cell.name in kept))
+            for entry in self.entries
+        )
+        return dataclasses.replace(self, entries=tuple(entry for entry in narrowed if entry.cells))
 
     @property
     def rows(self) -> list[str]:

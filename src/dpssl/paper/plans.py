@@ -12,6 +12,7 @@ from dpssl.config import DP_SSL, load_preset
 from dpssl.data.published.class_names import CIFAR10_CLASSES, DIGITS, FASHION_CLASSES
 from dpssl.errors import InputError
 from dpssl.paper.cells import END_MODEL_SHARE, Cell
+from dpssl.paper.published import published_settings
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,6 @@ SCALES = {
         "A small stand-in: scikit-learn's digits (8x8 pixels) and a Wide ResNet-10-1; the paper has no such numbers.",
     ),
 }
-# Where a method was published with other settings on one set: docs/baselines.md.
-PUBLISHED = {("freematch", "svhn"): ("least_threshold=0.9", "most_threshold=0.95")}
 SET_TITLES = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
@@ -92,7 +91,7 @@ class Plan:
         self, data: str, n_labels: int, method: str = DP_SSL, variant: str = "default", *, end_model: bool = True
     ) -> tuple[Cell, ...]:
         """A cell for each seed."""
-        preset, published = self.scale.presets[data], PUBLISHED.get((method, data), ())
+        preset, published = self.scale.presets[data], published_settings(method, data, n_labels)
         return tuple(
             Cell(
                 preset,

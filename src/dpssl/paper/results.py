@@ -1,9 +1,10 @@
 """Results: one JSON file a cell, written whole, and read with suspicion.
 
 A file that is damaged, of another format, or of a run with other settings than the cell has now is named and not
-counted. Nothing here trains or imports torch.
+counted. Nothing here trains.
 """
 
+import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpssl import __version__
-from dpssl.config import Config, settings_that_matter
+from dpssl.config import DP_SSL, Config, settings_that_matter
 from dpssl.errors import RunFolderError
 from dpssl.paper.cells import Cell
 from dpssl.paper.entries import COUNT, ERROR, Entry
@@ -19,6 +20,7 @@ from dpssl.run_folder import RunFolder
 
 FORMAT = 1  # of the files; raise it where an old file would be misread
 DONE, FAILED = "done", "failed"
+SHARES = ("accuracy", "precision", "recall", "f1", "coverage")  # figures whose names end so are between 0 and 1
 FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": int,
     "dpssl": str,
@@ -114,14 +116,14 @@ def _read(folder: RunFolder, cell: Cell) -> Result:
         raise _NotCounted("is damaged, its 'cell' is none") from None
     if other.name != cell.name:
         raise _NotCounted(f"holds the cell {other.name}")
-    if other.method_settings != cell.method_settings:
-        before, now = (", ".join(of.method_settings) or "its defaults" for of in (other, cell))
-        raise _NotCounted(f"was made with {before}, which is {now} now")
     if changed := _changed_setting(cell, document["config"]):
         raise _NotCounted(changed)
-    if document["status"] == DONE and document["error"] is None:
-        return Result(document["figures"], None, document["device"], document["minutes"], document["commit"])
-    return Result({}, str(document["error"]), document["device"], document["minutes"], document["commit"])
+    figures, error = document["figures"], document["error"]
+    if document["status"] != (DONE if error is None else FAILED):
+        raise _NotCounted(f"is damaged, its status is {document['status']!r} with the error {error!r}")
+    if impossible := _impossible_figure(figures):
+        raise _NotCounted(f"is damaged, its {impossible}")
+    return Result(figures if error is None else {}, error, document["device"], document["minutes"], document["commit"])
 
 
 def _changed_setting(cell: Cell, noted: dict[str, Any]) -> str:
@@ -131,6 +133,23 @@ def _changed_setting(cell: Cell, noted: dict[str, Any]) -> str:
         before = noted.get(name, defaults[name])
         if before != value:
             return f"was made with {name} = {before!r}, which is {value!r} now"
+    if cell.method == DP_SSL:
+        return ""
+    from dpssl.baselines.registry import changed_setting  # it imports torch
+
+    return changed_setting(cell.method, noted.get("method_settings", ()), cell.method_settings)
+
+
+def _impossible_figure(figures: Any, name: str = "figures") -> str:
+    """The first figure that no run can have: what is not finite, or a share that is none."""
+    if isinstance(figures, dict | list):
+        inner = figures.items() if isinstance(figures, dict) else ((name, value) for value in figures)
+        return next(filter(None, (_impossible_figure(value, str(key)) for key, value in inner)), "")
+    is_number = isinstance(figures, int | float) and not isinstance(figures, bool)
+    if is_number and not math.isfinite(figures):
+        return f"{name} is {figures}"
+    if name.endswith(SHARES) and figures is not None and not (is_number and 0 <= figures <= 1):
+        return f"{name} is {figures!r}, no share between 0 and 1"
     return ""
 
 

@@ -106,7 +106,7 @@ class _Runner:
         left = self._minutes_left() if place.max_minutes else 0.0
         task = Task(cell, place.runs, place.results, place.device, place.threads, left)
         log = Path(place.runs) / f"{folder_name(cell)}.log"
-        with log.open("wb") as output:
+        with log.open("ab") as output:  # after what it said before it was cut off
             process = subprocess.Popen(
                 worker_command(task),
                 stdin=subprocess.DEVNULL,

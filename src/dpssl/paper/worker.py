@@ -69,11 +69,11 @@ def _work(task: Task) -> int:
     if task.threads:
         here["threads"] = task.threads
     config = with_values(cell.config(), here)
-    if (folder / "config.toml").is_file():
+    if _can_go_on(folder, cell):
         run = open_run(folder, progress=False)
         use_config(run, with_values(run.config, here))
     else:
-        shutil.rmtree(folder, ignore_errors=True)  # a kill before config.toml, which comes last, left nothing to resume
+        shutil.rmtree(folder, ignore_errors=True)
         run = start_run(config, str(folder), progress=False)
     with _open_until_done(run):
         try:
@@ -84,6 +84,22 @@ def _work(task: Task) -> int:
     folder_of_results = made_folder(task.results, "--results")
     write_result(folder_of_results, cell, settings_that_matter(run.config), figures, commit=_commit())
     return 0
+
+
+def _can_go_on(folder: Path, cell: Cell) -> bool:
+    """Whether a run of this cell was begun there. Its name tells all settings but the defaults of its method.
+
+    A kill before config.toml, which comes last, left nothing to resume.
+    """
+    from dpssl.baselines.registry import changed_setting
+    from dpssl.config_file import CONFIG, read_config
+    from dpssl.run_folder import RunFolder
+
+    begun = RunFolder(folder)
+    if not begun.has(CONFIG):
+        return False
+    noted = read_config(begun)[0].baseline.method_settings
+    return not changed_setting(cell.method, noted, cell.method_settings)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from dpssl.baselines.registry import as_given, method_settings
 from dpssl.config import settings_that_matter
 from dpssl.errors import InputError
 from dpssl.paper.cells import Cell, each_once, folder_name, select
-from dpssl.paper.plans import PUBLISHED, make_plan
+from dpssl.paper.plans import SCALES, make_plan
+from dpssl.paper.published import ALL, PUBLISHED, published_settings
 from dpssl.paper.tables import TABLES, table
 
 
@@ -100,8 +101,33 @@ def test_freematch_has_its_published_limits_on_svhn_and_a_run_without_them_is_an
 
 
 def test_published_settings_are_written_as_a_run_notes_them() -> None:
-    for (method, _), given in PUBLISHED.items():
-        assert set(given) <= set(as_given(method_settings(method, given)))
+    for (method, _), of_set in PUBLISHED.items():
+        for given in of_set.values():
+            assert set(given) <= set(as_given(method_settings(method, given)))
+            assert not set(given) & set(as_given(method_settings(method, ()))), "that is the default"
+
+
+def test_published_settings_are_of_sets_and_label_counts_that_the_tables_have() -> None:
+    counts = {**SCALES["paper"].labels, "stl10": (40, 250, 1000)}
+    for (_, data), of_set in PUBLISHED.items():
+        assert set(of_set) - {ALL} <= set(counts[data])
+
+
+@pytest.mark.parametrize(
+    ("method", "data", "n_labels", "settings"),
+    [
+        ("mixmatch", "svhn", 40, ("unlabeled_weight=250.0",)),  # MixMatch, Sec. 4.2: 75, 250 and 50 by set
+        ("mixmatch", "cifar10", 40, ()),
+        ("remixmatch", "svhn", 40, ("n_strong=1", "rotation_weight=3.0")),  # the authors' runs/ssl/svhn.sh
+        ("remixmatch", "svhn", 250, ()),
+        ("usadtm", "cifar10", 4000, ("n_joining=800",)),  # the authors' label_guessor.py
+        ("usadtm", "digits", 250, ()),
+    ],
+)
+def test_a_set_or_number_of_labels_has_what_was_published_for_it(
+    method: str, data: str, n_labels: int, settings: tuple[str, ...]
+) -> None:
+    assert published_settings(method, data, n_labels) == settings
 
 
 def test_settings_that_came_later_leave_the_names_of_older_run_folders() -> None:

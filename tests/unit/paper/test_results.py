@@ -35,6 +35,11 @@ def test_a_failure_is_read_back_and_gives_no_number(small_table: Table, write_do
         ({"format": 2}, "has format 2, this version of dpssl reads 1"),
         ({"figures": None}, "is damaged, its 'figures' is missing or of another type"),
         ({"cell": {"data": 3}}, "is damaged, its 'cell' is none"),
+        ({"status": "weird"}, "is damaged, its status is 'weird' with the error None"),
+        ({"error": "no memory"}, "is damaged, its status is 'done' with the error 'no memory'"),
+        ({"figures": {"test_accuracy": 7}}, "is damaged, its test_accuracy is 7, no share between 0 and 1"),
+        ({"figures": {"test_accuracy": "high"}}, "is damaged, its test_accuracy is 'high', no share between 0 and 1"),
+        ({"figures": {"per_class": [{"f1": -0.1}]}}, "is damaged, its f1 is -0.1, no share between 0 and 1"),
     ],
 )
 def test_a_file_of_another_version_or_damaged_is_named_and_not_counted(
@@ -44,6 +49,15 @@ def test_a_file_of_another_version_or_damaged_is_named_and_not_counted(
     found, problems = read_results(folder, cells)
     assert found == {}
     assert problems == [f"{folder.path(cells[0].name + '.json')}: {message}; not counted"]
+
+
+def test_a_figure_that_is_no_number_is_named(cells: list[Cell], write_done: Callable[..., Any]) -> None:
+    folder = write_done(cells[0], {"n_empty_sets": 17})
+    name = f"{cells[0].name}.json"
+    folder.write_text(name, folder.read_text(name).replace("17", "NaN"))  # as other programs write it
+    found, problems = read_results(folder, cells)
+    assert found == {}
+    assert "is damaged, its n_empty_sets is nan" in problems[0]
 
 
 @pytest.mark.parametrize(("text", "message"), [("{", "no JSON document"), ("[1]", "does not say its format")])
@@ -94,15 +108,25 @@ def test_a_setting_newer_than_the_result_had_its_default(write_done: Callable[..
 def test_a_result_with_other_settings_of_its_method_is_named(write_done: Callable[..., Any]) -> None:
     free = Cell("svhn-40", "svhn", 250, "freematch", seed=1, steps=20)
     limited = dataclasses.replace(free, method_settings=("least_threshold=0.9",))
-    for made, asked, before, now in (
-        (free, limited, "its defaults", "least_threshold=0.9"),
-        (limited, free, "least_threshold=0.9", "its defaults"),
-    ):
+    for made, asked, before, now in ((free, limited, 0.0, 0.9), (limited, free, 0.9, 0.0)):
         folder = write_done(made)
         assert list(read_results(folder, [made])[0]) == [made.name]
         found, problems = read_results(folder, [asked])
         assert found == {}
-        assert f"was made with {before}, which is {now} now" in problems[0]
+        assert f"was made with least_threshold = {before}, which is {now} now" in problems[0]
+
+
+def test_a_result_made_with_another_default_of_its_method_is_named(
+    cells: list[Cell], write_done: Callable[..., Any]
+) -> None:
+    folder = write_done(cells[0])
+    config = folder.read_json(f"{cells[0].name}.json")["config"]
+    write_done(cells[0], None, {"config": config | {"method_settings": ["threshold=0.8", "unlabeled_weight=1.0"]}})
+    found, problems = read_results(folder, cells)
+    assert found == {}
+    assert "was made with threshold = 0.8, which is 0.95 now" in problems[0]
+    write_done(cells[0], None, {"config": config | {"method_settings": ["unlabeled_weight=1.0"]}})
+    assert list(read_results(folder, cells)[0]) == [cells[0].name], "a setting newer than the run had its default"
 
 
 def test_a_result_without_the_test_accuracy_asked_for_is_not_done(
