@@ -1,7 +1,7 @@
 """Settings with which a method was published on one set or number of labels, where they are not its defaults.
 
-Sources: MixMatch's paper (Sec. 4.2) and scripts; ReMixMatch's scripts of runs; USADTM's code, for how many images join a
-class; FreeMatch's range of thresholds for SVHN. What the defaults are from stands in the head of each method's file.
+Sources: MixMatch's paper (Sec. 4.2) and scripts; ReMixMatch's scripts; USADTM's code, for how many images join a class;
+FreeMatch's range of thresholds for SVHN. What the defaults are from stands in the head of each method's file.
 """
 
 ALL = 0  # every number of labels that has no line of its own
