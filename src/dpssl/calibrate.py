@@ -31,9 +31,10 @@ def seconds_per_image(config: Config, images: Images, given_labels: Labels, side
     few_steps = {"mcl_max_steps": 1, "mcl_window": 1, "steps": MOST_STEPS, "propagation_steps": 0, "window": 1}
     brief = with_values(config, few_steps)
     clock = _Clock()
-    labels = torch.from_numpy(given_labels[rows])
+    labels, n_classes = torch.from_numpy(given_labels[rows]), int(given_labels.max()) + 1
+    even = np.full(n_classes, 1 / n_classes)  # a sample may have no label of some class to take its share from
     with suppress(StopRequested):
-        train_lfs(ImageBank.from_numpy(pixels, device), labels, int(given_labels.max()) + 1, brief, clock)
+        train_lfs(ImageBank.from_numpy(pixels, device), labels, n_classes, brief, clock, class_shares=even)
     n_images = config.labeling.batch_size * (1 + 2 * config.labeling.unlabeled_ratio)
     return clock.seconds_per_step() / n_images
 

@@ -132,12 +132,12 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         preset = self.preset or default_preset("", max(pixels.shape[1:3]))
         config = Config() if preset is None else load_preset(preset)
         settings = self.settings or {}
-        elsewhere = {entry.name for entry in options() if entry.section in ("run", "data", "second_run")}
+        elsewhere = {entry.name for entry in options() if entry.section in ("run", "data", "baseline", "second_run")}
         for name in settings:
             if name in elsewhere:
                 raise InputError(
                     f"settings: {name!r} is no setting of a classifier in memory; seed and device are arguments, and "
-                    "`dpssl run` has the others"
+                    "`dpssl run` and `dpssl fit` have the others"
                 )
         return with_values(config, {"seed": self.seed, "device": self.device, **settings})
 

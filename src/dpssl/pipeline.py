@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dpssl.audit import knows_its_kinds, pairs_told_apart_by_size, unexplained_kinds
 from dpssl.baselines.registry import SYSTEMS
@@ -49,6 +50,7 @@ RESULTS = {  # of each step, in order; its first file is written last, and tells
 START = "start"  # folder of what a run starts from that refines or combines others
 COMMON = "common.npz"  # there: what the runs that are combined say together
 ORACLE = "oracle.json"  # marks a run whose label model was fed with the truth (dpssl.paper.oracle)
+ROWS_AT_A_TIME = 1 << 16  # of votes that the label model resolves
 NORMALISATION = ("mean", "std")  # of the images, beside the weights of an end model
 STAGES = {"warm": (STAGE_WARM,), "lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
 
@@ -143,7 +145,7 @@ def _fit_label_model(run: Run, watch: Watch) -> None:
     confidence = confidence_for(settings.label_model, file.confidence) if settings.use_confidence else None
     balance = class_prior(settings.class_prior, run.split.given_labels, run.dataset.n_classes)
     model.fit(file.votes, run.split.given_labels, confidence, file.specialties, class_balance=balance)
-    soft_labels, has_votes = model.predict_proba(file.votes, confidence), covered(file.votes)
+    soft_labels, has_votes = _predict_in_parts(model, file.votes, confidence), covered(file.votes)
     model.save(run.folder.path(LABEL_MODEL))
     if run.folder.has(f"{START}/{COMMON}"):
         before = run.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "n_runs")
@@ -151,6 +153,15 @@ def _fit_label_model(run: Run, watch: Watch) -> None:
         soft_labels = common_labels(np.stack([before["soft_labels"], soft_labels]), weight)
         has_votes = weight.sum(axis=0) > 0
     run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, has_votes)
+
+
+def _predict_in_parts(model: LabelModel, votes: NDArray[Any], confidence: NDArray[Any] | None) -> NDArray[np.float32]:
+    """Soft labels (n, C) as they are kept: in full precision a million rows of a thousand classes would not fit."""
+    soft_labels = np.empty((len(votes), model.n_classes), dtype=np.float32)
+    for start in range(0, len(votes), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        soft_labels[rows] = model.predict_proba(votes[rows], None if confidence is None else confidence[rows])
+    return soft_labels
 
 
 def train_classifier(run: Run) -> None:

@@ -16,7 +16,7 @@ from dpssl.constants import UNLABELED
 from dpssl.data.split import with_labels
 from dpssl.end_model.storage import END_MODEL
 from dpssl.errors import InputError, RunFolderError
-from dpssl.pipeline import COMMON, LF_MODEL, SOFT_LABELS, START, noted_scores
+from dpssl.pipeline import COMMON, LF_MODEL, ORACLE, SOFT_LABELS, START, noted_scores
 from dpssl.report.change import LABELS_BEFORE, REFINED
 from dpssl.review.corrections import CORRECTIONS, NO_CLASS, UNDECIDED, last_decisions, read_corrections
 from dpssl.run_folder import RunFolder
@@ -33,6 +33,10 @@ def start_refined(parent: Run, out: str | None = None, refine_steps: int = 0) ->
         raise InputError(
             f"{parent.folder.folder}: was trained by `dpssl fit --method {parent.config.baseline.method}`; "
             "only runs of `dpssl run` can be refined"
+        )
+    if parent.folder.has(ORACLE):
+        raise InputError(
+            f"{parent.folder.folder}: knows the truth of the unlabelled images, which no run may learn from"
         )
     for name in (LF_MODEL, SOFT_LABELS, END_MODEL):
         if not parent.folder.has(name):

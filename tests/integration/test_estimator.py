@@ -156,6 +156,8 @@ def test_scikit_learn_takes_it_for_a_classifier() -> None:
 def test_settings_of_a_run_are_refused(digits: Any) -> None:
     with pytest.raises(InputError, match="'n_labels' is no setting of a classifier in memory"):
         DPSSLClassifier(settings={"n_labels": 3}).fit(digits[0], np.r_[0, 1, [-1] * (len(digits[0]) - 2)])
+    with pytest.raises(InputError, match="'method' is no setting of a classifier in memory"):
+        DPSSLClassifier(settings={"method": "fixmatch"}).fit(digits[0], np.r_[0, 1, [-1] * (len(digits[0]) - 2)])
     with pytest.raises(InputError, match="'second_method' is no setting of a classifier in memory"):
         DPSSLClassifier(settings={"second_method": "fixmatch"}).fit(digits[0], np.r_[0, 1, [-1] * (len(digits[0]) - 2)])
 

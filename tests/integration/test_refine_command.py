@@ -156,3 +156,25 @@ def test_images_left_out_are_never_drawn() -> None:
     assert unlabeled_pool(labels, with_labeled=False).tolist() == [1, 4]
     assert unlabeled_pool(torch.tensor([0, -2, 1]), with_labeled=False).tolist() == [0, 2]
     assert np.array_equal(unlabeled_pool(torch.tensor([-1, 0]), with_labeled=True).numpy(), [0, 1])
+
+
+def test_where_nothing_is_left_to_label_it_says_so_before_it_trains(
+    warm_cli: Any, run: Path, rows: list[int], tmp_path: Path
+) -> None:
+    correct(run, [(row, 3) for row in rows[1:]] + [(rows[0], NO_CLASS)])
+    done = warm_cli("refine", run, "--out", tmp_path / "refined")
+    assert done.returncode == 2
+    assert "no unlabelled images" in done.stderr
+    assert "or are of no class (1)" in done.stderr
+    assert not (tmp_path / "refined").exists()
+
+
+def test_a_run_that_knows_the_truth_is_not_gone_on_from(
+    warm_cli: Any, run: Path, rows: list[int], tmp_path: Path
+) -> None:
+    correct(run, [(rows[0], 3)])
+    RunFolder(run).write_json("oracle.json", {"uses_truth": True})
+    done = warm_cli("refine", run, "--out", tmp_path / "refined")
+    assert done.returncode == 2
+    assert "knows the truth of the unlabelled images" in done.stderr
+    assert not (tmp_path / "refined").exists()

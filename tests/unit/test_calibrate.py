@@ -26,3 +26,9 @@ def test_nothing_is_propagated_meanwhile(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("dpssl.labeling.train.propagated_labels", fail)
     assert measured(pseudo_labels="consensus", propagation_steps=20) > 0
+
+
+def test_a_sample_without_labels_of_some_class_is_timed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpssl.calibrate.N_SAMPLED", 2)  # every third of the six labels, all of the first class
+    config = {"class_prior": "labels", "alignment": True}
+    assert measured(**config) > 0

@@ -172,11 +172,15 @@ def with_labels(
         raise InputError(
             f"{dataset.name}: class {missing!r} is a class without a labelled example; label at least one image of it"
         )
-    if (given != UNLABELED).all():
-        raise InputError(f"{dataset.name}: no unlabelled images, all {len(given)} have labels; {remedy} or add images")
+    unlabeled = np.setdiff1d(np.flatnonzero(given == UNLABELED), left_out)
+    if not len(unlabeled):
+        others = f", or are of no class ({len(left_out)})" if len(left_out) else ""
+        raise InputError(
+            f"{dataset.name}: no unlabelled images, all {len(given)} have labels{others}; {remedy} or add images"
+        )
     split = Split(
         labeled=np.flatnonzero(given != UNLABELED),
-        unlabeled=np.setdiff1d(np.flatnonzero(given == UNLABELED), left_out),
+        unlabeled=unlabeled,
         test=np.arange(len(dataset.test_images)),
         given_labels=given,
         left_out=left_out,

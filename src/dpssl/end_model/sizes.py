@@ -16,14 +16,15 @@ from dpssl.data.batches import ImageBank
 from dpssl.data.geometry import zoom
 from dpssl.end_model.predict import predict_probabilities
 
-ASKED_PER_CLASS = 300  # images, each three times
+ASKED_PER_CLASS, MOST_ASKED = 300, 30_000  # images, each three times
 ENLARGED, SMALLER = 0.75, 1.4  # part of each side that is shown
 MANY = 0.08  # of a class, both ways
 FEW_ANSWERS = 30  # of a class: their shares say nothing
 
 
 def images_to_ask(candidates: NDArray[np.int64], n_classes: int, per_class: int = ASKED_PER_CLASS) -> NDArray[np.int64]:
-    """Evenly spread ones of the candidates, enough for every class."""
+    """Evenly spread ones of the candidates, enough for every class; of very many classes fewer each."""
+    per_class = min(per_class, max(FEW_ANSWERS, MOST_ASKED // n_classes))
     n_asked = min(len(candidates), per_class * n_classes)
     return np.asarray(candidates[np.linspace(0, len(candidates) - 1, n_asked).astype(int)])
 

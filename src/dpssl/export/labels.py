@@ -1,7 +1,7 @@
 """The labels of a run as every export writes them: one row an image, joined from soft labels and given labels.
 
-Comes in: soft_labels.npz and split.json. Goes out: `LabelRows`. A label that a person gave stands whatever the label
-model says of it; an image without a vote has no label.
+Comes in: soft_labels.npz, split.json and, after a review, corrections.csv. Goes out: `LabelRows`. A label that a person
+gave stands whatever the label model says of it; an image without a vote, or of none of the classes, has no label.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpssl.constants import UNLABELED
 from dpssl.errors import InputError, RunFolderError
+from dpssl.review.corrections import NO_CLASS, UNDECIDED, last_decisions, read_corrections
 from dpssl.run_folder import RunFolder
 
 SPLIT = "split.json"
@@ -66,6 +67,10 @@ def read_labels(folder: RunFolder) -> LabelRows:
             )
         row = position[name]
         labels[row], confidence[row], source[row] = label, 1.0, GIVEN
+    decisions = last_decisions(read_corrections(folder, list(position), file.class_names), len(labels))
+    labels[decisions != UNDECIDED] = decisions[decisions != UNDECIDED]
+    confidence[decisions >= 0], source[decisions >= 0] = 1.0, GIVEN
+    source[decisions == NO_CLASS] = NONE
     return LabelRows(file.class_names, file.ids, labels, confidence, file.soft_labels, file.covered, source)
 
 

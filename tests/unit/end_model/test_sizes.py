@@ -95,3 +95,10 @@ def test_classes_that_any_change_mixes_up_are_not_named() -> None:
     changed = [becomes(whole, answers(ByFinestDetail(), bank, part=part)) for part in (sizes.ENLARGED, sizes.SMALLER)]
     assert min(table[0, 1] for table in changed) > 2 * sizes.MANY  # both mix them up
     assert told_apart_by_size(ByFinestDetail(), bank) == []
+
+
+def test_very_many_classes_are_asked_less_each() -> None:
+    candidates = np.arange(1_000_000)
+    assert len(images_to_ask(candidates, 10)) == 10 * sizes.ASKED_PER_CLASS
+    assert len(images_to_ask(candidates, 1000)) == sizes.MOST_ASKED
+    assert len(images_to_ask(candidates, 5000)) == 5000 * sizes.FEW_ANSWERS

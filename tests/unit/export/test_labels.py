@@ -5,6 +5,7 @@ import pytest
 
 from dpssl.errors import InputError, RunFolderError
 from dpssl.export.labels import LabelRows, read_labels
+from dpssl.review.corrections import NO_CLASS, UNDECIDED, CorrectionLog
 from dpssl.run_folder import RunFolder
 
 
@@ -42,3 +43,19 @@ def test_labels_of_votes_without_a_split(folder: RunFolder) -> None:
     rows = read_labels(folder)
     assert rows.source is not None
     assert set(rows.source.tolist()) == {"model", ""}
+
+
+def test_what_was_decided_in_a_review_stands(folder: RunFolder) -> None:
+    before = read_labels(folder)
+    ids, n_classes = [f"image {row}" for row in range(len(before))], len(before.class_names)
+    folder.write_soft_labels(ids, [f"class {c}" for c in range(n_classes)], before.probabilities, before.covered)
+    folder.write_json("split.json", {"labeled": {ids[5]: 2}})
+    log = CorrectionLog(folder, ids, [f"class {c}" for c in range(n_classes)], before.labels, "Ada")
+    log.decide([(1, 4), (2, NO_CLASS), (3, 0), (5, 1), (6, 3)])
+    log.decide([(6, UNDECIDED)])  # taken back
+    log.close()
+    rows = read_labels(folder)
+    assert rows.source is not None
+    found = [(rows.label_of(row), str(rows.source[row])) for row in (1, 2, 3, 5, 6)]
+    assert found == [("class 4", "given"), (None, ""), ("class 0", "given"), ("class 1", "given"), ("class 0", "model")]
+    assert rows.confidence[[1, 3, 5]].tolist() == [1, 1, 1]
