@@ -6,6 +6,7 @@ recall and F1 come from the same fractional credit; macro means run over the cla
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -227,9 +228,7 @@ def _surest_rows(soft_labels: Floats, covered: Booleans) -> list[NDArray[np.intp
     surest_first = surest_first[covered[surest_first]]
     by_class = surest_first[np.argsort(annotation[surest_first], kind="stable")]
     first = np.searchsorted(annotation[by_class], np.arange(soft_labels.shape[1] + 1))  # of each class, and the end
-    return [
-        by_class[start : min(end, start + N_SUREST_PER_CLASS)] for start, end in zip(first[:-1], first[1:], strict=True)
-    ]
+    return [by_class[start : min(end, start + N_SUREST_PER_CLASS)] for start, end in pairwise(first)]
 
 
 def _mean(values: NDArray[Any]) -> float | None:

@@ -125,7 +125,7 @@ def test_a_folder_that_a_kill_left_half_made_is_made_again(warm_cli: Any, tmp_pa
     assert warm_cli(*command, cwd=tmp_path).returncode == 0
     (folder,) = (path for path in (tmp_path / "runs" / "cells").iterdir() if path.is_dir())
     for path in (*folder.glob("*.toml"), *(tmp_path / "results" / "cells").glob("*.json")):
-        path.unlink()  # config.toml comes last of a new run's files
+        path.unlink()  # as a kill leaves it before config.toml
     again = warm_cli(*command, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "0 of 1 cells are done, 1 to run" in again.stderr

@@ -89,7 +89,7 @@ def _work(task: Task) -> int:
 def _can_go_on(folder: Path, cell: Cell) -> bool:
     """Whether a run of this cell was begun there. Its name tells all settings but the defaults of its method.
 
-    A kill before config.toml, which comes last, left nothing to resume.
+    A kill before config.toml, its first file, left nothing to resume.
     """
     from dpssl.baselines.registry import changed_setting
     from dpssl.config_file import CONFIG, read_config
