@@ -6,7 +6,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-MEAN = re.compile(r"(\d+(?:\.\d+)?)(?:±(\d+(?:\.\d+)?))?")
+NUMBER = r"(\d+(?:\.\d+)?)"
+MEAN = re.compile(rf"{NUMBER}(?:±{NUMBER})?")
+RANGE = re.compile(rf"{NUMBER}(?: to |, {NUMBER}, ){NUMBER}")
 
 
 @cache
@@ -41,3 +43,11 @@ def as_number(text: str) -> tuple[float, float] | None:
     """Mean and standard deviation of a printed figure (0 without one); None where it is no single number."""
     found = MEAN.fullmatch(text)
     return (float(found[1]), float(found[2] or 0)) if found else None
+
+
+def as_range(text: str) -> tuple[float, float | None, float] | None:
+    """Least, median and greatest of a printed range, with no median where the ends alone are printed; None if it is no
+    range.
+    """
+    found = RANGE.fullmatch(text)
+    return (float(found[1]), float(found[2]) if found[2] else None, float(found[3])) if found else None

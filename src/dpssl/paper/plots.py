@@ -1,21 +1,23 @@
 """A table or figure drawn with matplotlib -> PNG and SVG: ours filled with a bar or band of one standard deviation, the
-paper's hollow beside it, a grid as shaded squares with its numbers. What was not run is not drawn.
+paper's hollow beside it, a grid as shaded squares with its numbers; in small print how many runs and steps they took.
+What was not run is not drawn.
 """
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpssl.errors import InputError, RunFolderError
-from dpssl.paper.entries import Entry, Table
-from dpssl.paper.numbers import as_number
+from dpssl.paper.entries import Table
+from dpssl.paper.plot_values import Spread, default_of_panels, foot_of_log_axis, footer, ours, papers
 from dpssl.paper.results import Result, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-OURS, PAPERS, DEFAULT_LINE, EMPHASIS = "#0072b2", "#d55e00", "#c00000", "#000000"
+OURS, PAPERS, DEFAULT_LINE, EMPHASIS, ASIDE = "#0072b2", "#d55e00", "#c00000", "#000000", "#595959"
 # With lines and markers of their own, as colours alone do not tell twelve lines apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 STYLES = (("-", "o"), ("--", "s"), (":", "^"))
@@ -30,7 +32,7 @@ def write_plots(table: Table, results: dict[str, Result], folder: Path, name: st
     matplotlib.use("agg")
     settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "dpssl", "text.parse_math": False}
     with matplotlib.rc_context(settings):
-        figure = _draw(table, results)
+        figure = draw(table, results)
         written = []
         for kind, metadata in (("png", {}), ("svg", {"Date": None})):  # equal numbers give equal bytes
             path = folder / f"{name}.{kind}"
@@ -42,41 +44,62 @@ def write_plots(table: Table, results: dict[str, Result], folder: Path, name: st
     return written
 
 
-def _draw(table: Table, results: dict[str, Result]) -> "Figure":
+def draw(table: Table, results: dict[str, Result]) -> "Figure":
+    """The table as a figure of matplotlib, with its title above and the footer below."""
     from matplotlib.figure import Figure
 
-    draw = {"dots": _dots, "lines": _lines, "panels": _panels, "bars": _bars, "grid": _grid}[table.plot]
+    draw_on = {"dots": _dots, "lines": _lines, "panels": _panels, "bars": _bars, "grid": _grid}[table.plot]
     n_panels = len(table.columns) if table.plot in ("dots", "panels") else 1
-    height = 1.2 + 0.28 * len(table.rows) if table.plot == "dots" else 4.2
     width = 2.2 + 2.4 * n_panels if n_panels > 1 else 7.2
+    words = [line for sentence in footer(table, results) for line in textwrap.wrap(sentence, round(17 * width))]
+    height = (1.2 + 0.28 * len(table.rows) if table.plot == "dots" else 4.2) + 0.14 * len(words)
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1, n_panels, squeeze=False, sharey=table.plot in ("dots", "panels"))[0]
-    draw(table, results, list(axes))
+    draw_on(table, results, list(axes))
     figure.suptitle(table.title, fontsize=11)
+    figure.supxlabel("\n".join(words), x=0.01, ha="left", fontsize=7, color=ASIDE)
     return figure
 
 
 def _dots(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> None:
-    """A panel a column, a line a row."""
+    """A panel a column, a line a row; where the paper has numbers, ours is above and the paper's below the line."""
     places = {row: place for place, row in enumerate(table.rows)}
+    beside = 0.12 if any(papers(entry) for entry in table.entries) else 0.0
     for panel, column in zip(axes, table.columns, strict=True):
-        for entry in table.entries:
-            if entry.column != column:
-                continue
-            mean, std = _ours(entry, results)
-            if mean is not None:
-                panel.errorbar(mean, places[entry.row] - 0.12, xerr=std, fmt="o", color=OURS, markersize=4, capsize=2)
-            if printed := as_number(entry.paper):
-                panel.errorbar(
-                    printed[0], places[entry.row] + 0.12, xerr=printed[1] or None, fmt="o", color=PAPERS,
-                    markersize=4, markerfacecolor="none", capsize=2,
-                )  # fmt: skip
         panel.set_title(column, fontsize=8)
         panel.set_yticks(list(places.values()), list(places), fontsize=8)
         panel.set_ylim(len(places) - 0.5, -0.5)
         panel.grid(alpha=0.3)
         panel.tick_params(labelsize=8)
-    _legend(table, axes[-1])
+        entries = [entry for entry in table.entries if entry.column == column]
+        for entry in entries:
+            _dot(panel, ours(entry, results), places[entry.row] - beside, OURS, OURS)
+            _dot(panel, papers(entry), places[entry.row] + beside, PAPERS, "white")
+        if not any(ours(entry, results) or papers(entry) for entry in entries):
+            panel.set_xticks([])
+            panel.text(0.5, 0.5, "not run", transform=panel.transAxes, ha="center", fontsize=8, color=ASIDE)
+    _legend(table, results, axes[-1])
+
+
+def _dot(panel: "Axes", spread: Spread | None, place: float, colour: str, filling: str) -> None:
+    """A dot with its bar, or either alone."""
+    if spread is None:
+        return
+    _bar(panel, spread, place, colour, upright=False)
+    if spread.center is not None:
+        panel.plot(spread.center, place, "o", color=colour, markersize=4, markerfacecolor=filling)
+
+
+def _bar(panel: "Axes", spread: Spread, place: float, colour: str, *, upright: bool) -> None:
+    """A bar from end to end, if there is one; not about the number, which need not be in the middle."""
+    if spread.ends is None:
+        return
+    middle, half = (spread.ends[0] + spread.ends[1]) / 2, (spread.ends[1] - spread.ends[0]) / 2
+    look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "capsize": 2}
+    if upright:
+        panel.errorbar(place, middle, yerr=half, **look)
+    else:
+        panel.errorbar(middle, place, xerr=half, **look)
 
 
 def _lines(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> None:
@@ -84,36 +107,28 @@ def _lines(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> 
 
     Both scales are logarithmic, since methods differ by factors. The one that matters here is black, above all others.
     """
-    from matplotlib.ticker import LogLocator, StrMethodFormatter
-
-    panel = axes[0]
+    panel, foot = axes[0], foot_of_log_axis(table, results)
     for index, row in enumerate(table.rows):
         entries = [entry for entry in table.entries if entry.row == row]
         colour, (style, marker) = COLOURS[index % len(COLOURS)], STYLES[index // len(COLOURS) % len(STYLES)]
         weight, above = 1.3, 2.0
         if row == table.emphasis:
             colour, style, marker, weight, above = EMPHASIS, "-", "D", 2.6, 4.0
-        found = [(entry.x, *_ours(entry, results)) for entry in entries]
-        points = [(x, mean, std or 0.0) for x, mean, std in found if x is not None and mean is not None]
+        points = _points((entry.x, ours(entry, results)) for entry in entries)
         if points:
-            xs, means, stds = zip(*points, strict=True)
+            xs, *drawn = zip(*points, strict=True)
+            centers, lows, highs = ([max(value, foot or value) for value in values] for values in drawn)
             panel.plot(
-                xs, means, style, marker=marker, markersize=4, color=colour, label=row, linewidth=weight, zorder=above
+                xs, centers, style, marker=marker, markersize=4, color=colour, label=row, linewidth=weight, zorder=above
             )
-            lower, upper = ([m + sign * s for m, s in zip(means, stds, strict=True)] for sign in (-1, 1))
-            panel.fill_between(xs, lower, upper, color=colour, alpha=0.1, linewidth=0)
-        printed = [(entry.x, number[0]) for entry in entries if (number := as_number(entry.paper))]
+            panel.fill_between(xs, lows, highs, color=colour, alpha=0.1, linewidth=0)
+        printed = _points((entry.x, papers(entry)) for entry in entries)
         if printed:
             label = None if points else f"{row} (paper)"
             hollow: dict[str, Any] = {"markersize": 5, "markerfacecolor": "none", "linestyle": ""}
-            panel.plot(*zip(*printed, strict=True), marker=marker, color=colour, label=label, **hollow)
-    panel.set_xscale("log")
-    panel.set_yscale("log")
-    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ticks = sorted({entry.x for entry in table.entries if entry.x is not None})
-    panel.set_xticks(ticks, [f"{x:g}" for x in ticks])
-    panel.minorticks_off()
+            xs, numbers, *_ = zip(*printed, strict=True)
+            panel.plot(xs, numbers, marker=marker, color=colour, label=label, **hollow)
+    _log_axes(panel, sorted({entry.x for entry in table.entries if entry.x is not None}), foot)
     panel.set_xlabel(table.x_label)
     panel.set_ylabel(table.y_label)
     panel.grid(alpha=0.3)
@@ -121,79 +136,105 @@ def _lines(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> 
         panel.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
+def _points(found: Iterable[tuple[float | None, Spread | None]]) -> list[tuple[float, float, float, float]]:
+    """Place, number, and the ends of its band, which are the number itself where there is none."""
+    return [
+        (x, spread.center, *(spread.ends or (spread.center, spread.center)))
+        for x, spread in found
+        if x is not None and spread is not None and spread.center is not None
+    ]
+
+
+def _log_axes(panel: "Axes", xs: list[float], foot: float | None) -> None:
+    """Logarithmic scales with their ticks; where there is a foot, 0 stands there."""
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
+
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    if foot is not None:
+        panel.set_ylim(bottom=0.85 * foot)
+        ticks = [tick for tick in panel.get_yticks() if 1.4 * foot < tick < panel.get_ylim()[1]]
+        panel.set_yticks([foot, *ticks], ["0", *(f"{tick:g}" for tick in ticks)])
+    panel.set_xticks(xs, [f"{x:g}" for x in xs])
+    panel.minorticks_off()
+
+
 def _panels(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> None:
     """A panel a column over x, with the entry that all panels share as a dashed line."""
-    shared = set.intersection(
-        *({entry.cells for entry in table.entries if entry.column == column} for column in table.columns)
-    )
-    default = next((entry for entry in table.entries if entry.cells in shared), None)
+    default = default_of_panels(table, results)
     for panel, column in zip(axes, table.columns, strict=True):
         entries = [entry for entry in table.entries if entry.column == column]
-        found = [(entry.x, *_ours(entry, results)) for entry in entries]
-        points = [(x, mean, std or 0.0) for x, mean, std in found if x is not None and mean is not None]
-        if points:
-            xs, means, stds = zip(*points, strict=True)
-            panel.errorbar(xs, means, yerr=stds, fmt="o-", color=OURS, markersize=4, capsize=2)
-        printed = [(entry.x, number[0]) for entry in entries if (number := as_number(entry.paper))]
-        if printed:
-            panel.plot(*zip(*printed, strict=True), "o", color=PAPERS, markerfacecolor="none")
-        if default is not None and (mean := _ours(default, results)[0]) is not None:
-            panel.axhline(mean, color=DEFAULT_LINE, linestyle="--", linewidth=1)
+        for entry in entries:
+            if entry.x is not None and (spread := ours(entry, results)):
+                _bar(panel, spread, entry.x, OURS, upright=True)
+        if points := _points((entry.x, ours(entry, results)) for entry in entries):
+            xs, centers, *_ = zip(*points, strict=True)
+            panel.plot(xs, centers, "o-", color=OURS, markersize=4)
+        if printed := _points((entry.x, papers(entry)) for entry in entries):
+            xs, centers, *_ = zip(*printed, strict=True)
+            panel.plot(xs, centers, "o", color=PAPERS, markersize=4, markerfacecolor="none")
+        if default is not None and default.center is not None:
+            panel.axhline(default.center, color=DEFAULT_LINE, linestyle="--", linewidth=1)
         panel.set_title(column, fontsize=9)
         panel.grid(alpha=0.3)
     axes[0].set_ylabel(table.y_label)
-    _legend(table, axes[-1])
+    _legend(table, results, axes[-1])
 
 
 def _bars(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> None:
     panel = axes[0]
     for place, entry in enumerate(table.entries):
-        mean, std = _ours(entry, results)
-        if mean is not None:
-            panel.bar(place, mean, yerr=std, color=OURS, capsize=2)
-        if printed := as_number(entry.paper):
-            panel.plot(place, printed[0], "o", color=PAPERS, markerfacecolor="none")
+        if (spread := ours(entry, results)) and spread.center is not None:
+            panel.bar(place, spread.center, color=OURS)
+            _bar(panel, spread, place, EMPHASIS, upright=True)
+        if (printed := papers(entry)) and printed.center is not None:
+            panel.plot(place, printed.center, "o", color=PAPERS, markersize=4, markerfacecolor="none")
+    panel.axhline(0, color=EMPHASIS, linewidth=0.8)  # heights are compared from 0, also where the paper's stand alone
+    panel.set_xlim(-0.6, len(table.entries) - 0.4)
     panel.set_xticks(range(len(table.entries)), table.rows, rotation=45, fontsize=8)
     panel.set_xlabel(table.x_label)
     panel.set_ylabel(table.y_label)
-    _legend(table, panel)
+    _legend(table, results, panel)
 
 
 def _grid(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> None:
-    """A square a row and column, the darker the higher, with our mean and below it in brackets the paper's number."""
+    """A square a row and column, the darker the higher: our mean, its standard deviation, in brackets the paper's."""
     panel, rows, columns = axes[0], table.rows, table.columns
-    means = {(entry.row, entry.column): _ours(entry, results)[0] for entry in table.entries}
-    shades = [[means.get((row, column)) for column in columns] for row in rows]
-    known = [mean for mean in means.values() if mean is not None]
-    if known:
-        lightest = min(known) - 0.25 * (max(known) - min(known) or 1.0)  # the lowest is told from what was not run
-        missing = float("nan")
+    found = {(entry.row, entry.column): measured(entry, results) for entry in table.entries}
+    means = {place: one.mean for place, one in found.items() if one.values}
+    if means:
+        lowest, highest = min(means.values()), max(means.values())
+        lightest = lowest - 0.25 * (highest - lowest or 1.0)  # the lowest is told from what was not run
         panel.imshow(
-            [[missing if mean is None else mean for mean in line] for line in shades],
-            cmap="Blues", vmin=lightest, vmax=max(known) + 0.5 * (max(known) - lightest), aspect="auto",
+            [[means.get((row, column), float("nan")) for column in columns] for row in rows],
+            cmap="Blues", vmin=lightest, vmax=highest + 0.5 * (highest - lightest), aspect="auto",
         )  # fmt: skip
     for entry in table.entries:
-        mean = means[entry.row, entry.column]
-        lines = ([] if mean is None else [f"{mean:.1f}"]) + ([f"[{entry.paper}]"] if entry.paper else [])
-        place = columns.index(entry.column), rows.index(entry.row)
-        panel.text(*place, "\n".join(lines), ha="center", va="center", fontsize=8)
+        place, one = (columns.index(entry.column), rows.index(entry.row)), found[entry.row, entry.column]
+        lines = [(f"{one.mean:.1f}", 8.0)] if one.values else []
+        lines += [(f"±{one.std:.1f}", 6.5)] if one.std is not None else []
+        lines += [(f"[{entry.paper}]", 8.0)] if entry.paper else []
+        for index, (text, size) in enumerate(lines):
+            points_up = 10.0 * ((len(lines) - 1) / 2 - index)
+            panel.annotate(
+                text, place, (0, points_up), textcoords="offset points", ha="center", va="center", fontsize=size
+            )
     panel.set_xticks(range(len(columns)), columns, fontsize=8)
     panel.set_yticks(range(len(rows)), rows, fontsize=8)
     panel.set_xlim(-0.5, len(columns) - 0.5)
     panel.set_ylim(len(rows) - 0.5, -0.5)
 
 
-def _ours(entry: Entry, results: dict[str, Result]) -> tuple[float | None, float | None]:
-    found = measured(entry, results)
-    return (found.mean, found.std) if found.values else (None, None)
-
-
-def _legend(table: Table, panel: "Axes") -> None:
-    """Where the paper's numbers stand beside ours, which is which."""
+def _legend(table: Table, results: dict[str, Result], panel: "Axes") -> None:
+    """Where the paper's numbers are drawn, which are whose; beside the panels, so that it hides nothing."""
     from matplotlib.lines import Line2D
 
-    if not any(as_number(entry.paper) for entry in table.entries):
+    if not any(papers(entry) for entry in table.entries):
         return
-    ours = Line2D([], [], color=OURS, marker="o", linestyle="", markersize=4, label="ours")
-    papers = Line2D([], [], color=PAPERS, marker="o", linestyle="", markersize=4, markerfacecolor="none", label="paper")
-    panel.legend(handles=[ours, papers], fontsize=7)
+    look: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 4}
+    handles = [Line2D([], [], color=PAPERS, markerfacecolor="none", label="paper", **look)]
+    if any(ours(entry, results) for entry in table.entries):
+        handles.insert(0, Line2D([], [], color=OURS, label="ours", **look))
+    panel.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
