@@ -17,7 +17,7 @@ from typing import Any
 from dpssl import __version__, commands
 from dpssl.commands.command import Command
 from dpssl.commands.session import EXIT_SIGNAL
-from dpssl.config import flag, meant, options
+from dpssl.config import meant
 from dpssl.constants import THREADS_WAIT
 from dpssl.errors import DPSSLError, InputError, ReportedElsewhere
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = vars(parsed)
     command = chosen.pop("command")
     if unknown:
-        print(f"dpssl {command}: {_about_unknown(unknown)}", file=sys.stderr)
+        print(f"dpssl {command}: {_about_unknown(COMMANDS[command], chosen, unknown)}", file=sys.stderr)
         return EXIT_BAD_INPUT
     for name, value in THREADS_WAIT.items():
         os.environ.setdefault(name, value)
@@ -58,13 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return EXIT_SIGNAL + PIPE
 
 
-def _about_unknown(arguments: Sequence[str]) -> str:
-    """What is wrong with arguments that a command does not take."""
+def _about_unknown(command: Command, chosen: dict[str, Any], arguments: Sequence[str]) -> str:
+    """What is wrong with arguments that a command, or its action, does not take."""
     names = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
     if not names:
         return f"does not take {' '.join(arguments)}; `--help` shows what it takes"
-    known = [flag(entry.name) for entry in options()]
-    return f"has no flag {names[0]}{meant(names[0], known)}; `--help` lists all of them"
+    taker = next((action for action in command.actions if action.name == chosen.get("action")), command)
+    parser = argparse.ArgumentParser()
+    taker.add_flags(parser)
+    return f"has no flag {names[0]}{meant(names[0], parser._option_string_actions)}; `--help` lists all of them"
 
 
 def _reader_is_gone() -> bool:

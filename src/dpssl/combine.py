@@ -31,9 +31,9 @@ from dpssl.constants import TRUSTED_SHARE, UNEXPLAINED_SHARE, UNLABELED
 from dpssl.data.split import Split, split_to_json
 from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model.together import common_labels, left_to_some, lost_pairs, surest, without_say
-from dpssl.pipeline import COMMON, ORACLE, SOFT_LABELS, START, noted_scores
+from dpssl.pipeline import COMMON, ORACLE, SOFT_LABELS, noted_scores
 from dpssl.report.change import COMBINED, pairs_in_words
-from dpssl.run_folder import RunFolder, SoftLabelFile
+from dpssl.run_folder import START, RunFolder, SoftLabelFile
 from dpssl.runs import PROGRESS, SPLIT, Run, change_config, derive_run, use_threads
 from dpssl.training.precision import pick_device
 from dpssl.warm_start import BACKBONE

@@ -128,6 +128,17 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         best = self.predict_proba(images).argmax(1)
         return np.asarray(self.classes_[best])
 
+    def score(self, images: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the images whose label is known: those of -1 are left out."""
+        truth = np.asarray(y)
+        known = truth != UNLABELED
+        if truth.shape != (len(images),) or known.all():
+            return float(super().score(images, y, sample_weight))  # or its error
+        if not known.any():
+            raise InputError("y holds no label to score by; give the true classes, -1 where one is not known")
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(super().score(np.asarray(images)[known], truth[known], weight))
+
     def _config(self, pixels: NDArray[np.uint8]) -> Config:
         preset = self.preset or default_preset("", max(pixels.shape[1:3]))
         config = Config() if preset is None else load_preset(preset)

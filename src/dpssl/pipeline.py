@@ -30,6 +30,7 @@ from dpssl.label_model.together import common_labels
 from dpssl.labeling.train import STAGE_MCL, STAGE_SSL, build_network, train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
 from dpssl.nets.classifier import Classifier
+from dpssl.run_folder import START
 from dpssl.runs import Run, note_environment
 from dpssl.step_files import VoteFile
 from dpssl.summary import summarize
@@ -47,7 +48,6 @@ RESULTS = {  # of each step, in order; its first file is written last, and tells
     "label": (SOFT_LABELS, "soft_labels.csv", LABEL_MODEL),
     "train": (END_MODEL, EMBEDDINGS),
 }
-START = "start"  # folder of what a run starts from that refines or combines others
 COMMON = "common.npz"  # there: what the runs that are combined say together
 ORACLE = "oracle.json"  # marks a run whose label model was fed with the truth (dpssl.paper.oracle)
 ROWS_AT_A_TIME = 1 << 16  # of votes that the label model resolves
@@ -146,11 +146,11 @@ def _fit_label_model(run: Run, watch: Watch) -> None:
     balance = class_prior(settings.class_prior, run.split.given_labels, run.dataset.n_classes)
     model.fit(file.votes, run.split.given_labels, confidence, file.specialties, class_balance=balance)
     soft_labels, has_votes = _predict_in_parts(model, file.votes, confidence), covered(file.votes)
-    model.save(run.folder.path(LABEL_MODEL))
+    model.save(run.folder.path(LABEL_MODEL), soft_labels)
     if run.folder.has(f"{START}/{COMMON}"):
         before = run.folder.read_arrays(f"{START}/{COMMON}", "soft_labels", "n_runs")
         weight = np.stack([before["n_runs"], has_votes])  # this run is one more of them
-        soft_labels = common_labels(np.stack([before["soft_labels"], soft_labels]), weight)
+        soft_labels = common_labels(np.stack([before["soft_labels"], soft_labels]), weight).astype(np.float32)
         has_votes = weight.sum(axis=0) > 0
     run.folder.write_soft_labels(file.ids, file.class_names, soft_labels, has_votes)
 

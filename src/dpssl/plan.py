@@ -9,7 +9,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpssl.config import BYOL, DP_SSL, WARM_RATES, WIDE_RESNET, BackboneConfig, Config, combined_config, with_values
+from dpssl.config import (
+    BYOL,
+    DP_SSL,
+    SMALL_SIDE,
+    WARM_RATES,
+    WIDE_RESNET,
+    BackboneConfig,
+    Config,
+    combined_config,
+    with_values,
+)
 
 AIM = 0.9  # share of the time that is planned with; the rest is for the label model, the report and a slow moment
 AFTERWORK = 8  # seconds that those take at least
@@ -18,6 +28,7 @@ MCL_SHARE = 0.2  # most steps of the first phase for one of the second
 PASSES = 4  # over all images when training is done: votes, probabilities, embeddings, the test images
 BACKWARD = 3  # a training step costs about three forward passes
 ENOUGH_STEPS = 5000  # below this, labels are what a short time allows: say so. Half of what FixMatch needs on CIFAR-10
+ENOUGH_FOR_SMALL = 1000  # of images of at most SMALL_SIDE: digits are 97 % right after 1,200 steps, docs/reproduce.md
 EMA_STEPS = 5  # the averaged weights look back over one part in this many of all steps
 CLIMB = 2.0  # the next rung costs at least this many times as much
 
@@ -47,6 +58,11 @@ class Plan:
     @property
     def has_few_steps(self) -> bool:
         return self.config.labeling.steps < ENOUGH_STEPS
+
+
+def has_few_steps(config: Config, side: int) -> bool:
+    """Whether a run on images of that side is so short that what it is sure of may be wrong all the same."""
+    return config.labeling.steps < (ENOUGH_FOR_SMALL if side <= SMALL_SIDE else ENOUGH_STEPS)
 
 
 SHORT_RUN = {  # as in the presets for photographs

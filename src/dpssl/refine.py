@@ -16,10 +16,10 @@ from dpssl.constants import UNLABELED
 from dpssl.data.split import with_labels
 from dpssl.end_model.storage import END_MODEL
 from dpssl.errors import InputError, RunFolderError
-from dpssl.pipeline import COMMON, LF_MODEL, ORACLE, SOFT_LABELS, START, noted_scores
+from dpssl.pipeline import COMMON, LF_MODEL, ORACLE, SOFT_LABELS, noted_scores
 from dpssl.report.change import LABELS_BEFORE, REFINED
 from dpssl.review.corrections import CORRECTIONS, NO_CLASS, UNDECIDED, last_decisions, read_corrections
-from dpssl.run_folder import RunFolder
+from dpssl.run_folder import START, RunFolder
 from dpssl.runs import Run, derive_run
 from dpssl.warm_start import BACKBONE
 

@@ -1,7 +1,8 @@
 """The run folder: where every step leaves its files and finds those of the step before.
 
 A reader sees a file before or after a change, whatever kills the writer (dpssl.disk). One process writes to a run at a
-time (it holds the lock). Equal content gives equal bytes. Nothing is pickled.
+time (it holds the lock), save that `evaluate` replaces summary.json without it: the last one's stays. Equal content
+gives equal bytes. Nothing is pickled.
 """
 
 import io
@@ -36,6 +37,7 @@ MADE_BY = {
     "label_model.safetensors": "dpssl label",
     "end_model.safetensors": "dpssl train",
 }
+START = "start"  # folder of what a run starts from that refines or combines others
 METADATA_KEY = "dpssl"
 LOCK = ".lock"
 

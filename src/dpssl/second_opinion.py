@@ -15,8 +15,8 @@ from dpssl import pipeline
 from dpssl.combine import combine_inside, describe_start
 from dpssl.config import DP_SSL, Config, alone, combined_config, second_config
 from dpssl.config_file import CONFIG, read_config
-from dpssl.pipeline import START, evaluate
-from dpssl.run_folder import RunFolder
+from dpssl.pipeline import evaluate
+from dpssl.run_folder import START, RunFolder
 from dpssl.runs import Run, derive_run
 from dpssl.warm_start import BACKBONE
 

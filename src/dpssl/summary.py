@@ -15,6 +15,7 @@ from dpssl.run_folder import RunFolder
 
 MOST_PAIRS = 3  # told apart by size, that are named
 LEARNT = 0.5  # of the images have a label; what a run that has not learnt tells apart is noise
+FEW_STEPS = "Few steps, {steps:,}: a label may be wrong however sure it is. Look at the report before you use them."
 
 
 def summarize(
@@ -61,8 +62,11 @@ def _feature_diagnostics(folder: RunFolder) -> dict[str, float]:
     return {name: value for name, value in lines[-1].items() if name not in ("stage", "step")} if lines else {}
 
 
-def as_text(summary: dict[str, Any], folder: RunFolder, zoom: float) -> str:
-    """The summary as a person reads it at the end of a run, which was trained with `--zoom`."""
+def as_text(summary: dict[str, Any], folder: RunFolder, zoom: float, few_steps: int = 0) -> str:
+    """The summary as a person reads it at the end of a run, which was trained with `--zoom`.
+
+    `few_steps` is how many it had, where they are too few to rely on what it believes.
+    """
     has_votes = "specialists_per_class" in summary
     meaning = "of the unlabelled images" + ("; no vote counts 1/C" if has_votes else "")
     lines = [
@@ -80,7 +84,7 @@ def as_text(summary: dict[str, Any], folder: RunFolder, zoom: float) -> str:
     ]
     lines += _class_table(summary)
     lines += _labeling_function_lines(summary)
-    lines += _size_lines(summary, zoom)
+    lines += ["", f"  {FEW_STEPS.format(steps=few_steps)}"] if few_steps else _size_lines(summary, zoom)
     steps = ", ".join(f"{name} {minutes:.1f}" for name, minutes in summary["minutes_per_step"].items())
     lines += ["", f"{summary['minutes']:.1f} minutes ({steps}) on {summary['device']}"]
     if folder.has("soft_labels.csv"):

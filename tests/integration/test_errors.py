@@ -72,6 +72,7 @@ def test_errors_in_a_fresh_interpreter(run_cli: Any, tmp_path: Path) -> None:
         (["--stepz", "20"], ["has no flag --stepz (did you mean --steps?)"]),
         (["--n_lfs=3"], ["has no flag --n_lfs (did you mean --n-lfs?)"]),
         (["--qwertyuiop"], ["has no flag --qwertyuiop; `--help` lists"]),
+        (["--min-confidence", ".9"], ["has no flag --min-confidence (did you mean --use-confidence?)"]),
         (["digits"], ["does not take digits"]),
         (["--preset", "cifar10"], ["--preset 'cifar10' is unknown", "cifar10-40"]),
     ],

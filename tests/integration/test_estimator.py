@@ -153,6 +153,14 @@ def test_scikit_learn_takes_it_for_a_classifier() -> None:
     assert is_classifier(DPSSLClassifier())
 
 
+def test_images_of_unknown_class_do_not_count_in_the_score(fitted: Any, digits: Any) -> None:
+    images, truth = digits[0], digits[1]
+    known = np.where(np.arange(len(truth)) % 3 == 0, truth, -1)
+    assert fitted.score(images, known) == fitted.score(images[::3], truth[::3])
+    with pytest.raises(InputError, match="no label to score by"):
+        fitted.score(images, np.full(len(truth), -1))
+
+
 def test_settings_of_a_run_are_refused(digits: Any) -> None:
     with pytest.raises(InputError, match="'n_labels' is no setting of a classifier in memory"):
         DPSSLClassifier(settings={"n_labels": 3}).fit(digits[0], np.r_[0, 1, [-1] * (len(digits[0]) - 2)])

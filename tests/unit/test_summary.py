@@ -28,3 +28,10 @@ def test_classes_that_size_tells_apart_are_named(tmp_path: Path) -> None:
     zoomed = as_text(SUMMARY | {"told_apart_by_size": [pair]}, RunFolder(tmp_path), zoom=1.6)
     assert "Do not rely on cat against dog yet" in zoomed
     assert "--zoom" not in zoomed, "it has been tried"
+
+
+def test_a_short_run_says_so_and_nothing_of_sizes(tmp_path: Path) -> None:
+    pair = {"near": 0, "far": 1, "enlarged": 0.3, "smaller": 0.4}
+    text = as_text(SUMMARY | {"told_apart_by_size": [pair]}, RunFolder(tmp_path), zoom=1, few_steps=1420)
+    assert "Few steps, 1,420: a label may be wrong however sure it is." in text
+    assert "rely" not in text

@@ -85,6 +85,8 @@ def _make_room(run: "Run", command: str, redo: bool, other_settings: bool) -> No
 def finish(run: "Run", work: "Callable[[Run], object]") -> int:
     """Do the work, then print the summary; a request to stop leaves a run that can be resumed."""
     from dpssl.pipeline import evaluate
+    from dpssl.plan import has_few_steps
+    from dpssl.run_folder import START
     from dpssl.summary import as_text
     from dpssl.training.watch import StopRequested
 
@@ -99,7 +101,10 @@ def finish(run: "Run", work: "Callable[[Run], object]") -> int:
             return EXIT_SIGNAL + received[-1] if received else 0
         summary = evaluate(run)
         if run.writes:
-            print(as_text(summary, run.folder, run.config.augment.zoom))
+            began_from_nothing = not run.folder.path(START).is_dir()
+            is_short = began_from_nothing and has_few_steps(run.config, max(run.dataset.images.shape[1:3]))
+            steps = run.config.labeling.steps if is_short else 0
+            print(as_text(summary, run.folder, run.config.augment.zoom, steps))
             if run.config.run.report:
                 report_or_note(run)
     return 0

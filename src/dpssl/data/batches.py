@@ -66,9 +66,13 @@ class ImageBank:
             yield self.images[first : min(first + size, stop)].to(self.device).contiguous()
 
     def network_input(self, images: Tensor) -> Tensor:
-        """uint8 (B, channels, H, W) -> normalised float32, channels-last."""
-        scaled = (images.float() - self.mean) / self.std
-        return scaled.contiguous(memory_format=torch.channels_last)
+        """uint8 (B, channels, H, W) -> normalised float32, channels-last.
+
+        Of one channel both layouts are the same memory, and torch rounds by the strides that it finds: they are set.
+        """
+        scaled = ((images.float() - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+        n_channels, height, width = scaled.shape[1:]
+        return scaled if n_channels > 1 else scaled.as_strided(scaled.shape, (height * width, 1, width, 1))
 
 
 def _stored(images: np.ndarray, device: torch.device, streamed: bool) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dpssl.config import DP_SSL
 from dpssl.constants import AGAINST_SIZE
 from dpssl.report.contents import Labels, RunContents
 from dpssl.report.gallery import Picture, picture, pictures
@@ -38,7 +39,7 @@ class Advice:
 def advise(contents: RunContents, lfs: LFStatistics | None) -> list[Advice]:
     """The most useful first; empty where nothing stands out."""
     labels = contents.labels
-    advice = list(_not_learnt(contents, labels)) if labels is not None else []
+    advice = [*_not_learnt(contents, labels), *_few_steps(contents)] if labels is not None else []
     if labels is not None and not advice:  # what a run that has not learnt believes of single images is noise
         advice += [*_suspected_errors(contents), *_told_apart_by_size(contents), *_unexplained_kinds(contents)]
         advice += [*_unsure_pairs(contents, labels), *_rare_classes(contents, labels)]
@@ -58,6 +59,24 @@ def _not_learnt(contents: RunContents, labels: Labels) -> Iterator[Advice]:
         )
 
 
+def _few_steps(contents: RunContents) -> Iterator[Advice]:
+    steps = contents.config.labeling.steps
+    if contents.had_few_steps:
+        yield Advice(
+            "Look at the labels before you use them",
+            f"The run had {steps:,} steps, which are few for such pictures: it may be sure of labels that are no better "
+            "than chance. The pictures of each class below show whether it is. Train longer "
+            f"(--steps {4 * steps}), on a GPU where they are photographs.",
+        )
+
+
+def _correct_and_go_on(contents: RunContents) -> str:
+    """How a person's labels reach the next run: only runs of DP-SSL are refined."""
+    if contents.config.baseline.method == DP_SSL:
+        return "with dpssl review, then go on with dpssl refine"
+    return "and train again with them among the given ones"
+
+
 def _suspected_errors(contents: RunContents) -> Iterator[Advice]:
     """Labelled images of which the label model believes something else than they were given."""
     assert contents.soft_labels is not None
@@ -73,7 +92,7 @@ def _suspected_errors(contents: RunContents) -> Iterator[Advice]:
     yield Advice(
         f"Check {_count(len(doubted), 'label')} that you gave",
         "The run learnt from these labels and still believes something else of the images, "
-        "so a slip is likely. Correct it with dpssl review, then go on with dpssl refine.",
+        f"so a slip is likely. Correct it {_correct_and_go_on(contents)}.",
         [
             picture(
                 contents,
@@ -98,7 +117,7 @@ def _told_apart_by_size(contents: RunContents) -> Iterator[Advice]:
             f"They seem to be told apart by how much of the picture they fill: enlarged by a third, "
             f"{percent(pair['enlarged'])} of what the end model calls {far} becomes {near}, and made smaller, "
             f"{percent(pair['smaller'])} of {near} becomes {far}. Label a few of {near} seen whole and a few of {far} "
-            f"seen from near with dpssl review, then go on with dpssl refine.{again}",
+            f"seen from near {_correct_and_go_on(contents)}.{again}",
         )
 
 
@@ -111,8 +130,8 @@ def _unexplained_kinds(contents: RunContents) -> Iterator[Advice]:
             f"Look at a kind of image called {name} that looks like no other {name}",
             f"It is {percent(kind['share'])} of what the run calls {name}. Of the images that were next to it before "
             f"any label was learnt only {percent(kind['explained'])} are called so. As a whole it may belong to "
-            "another class, and the run would be sure of it all the same. Label some with dpssl review and go on with "
-            "dpssl refine, or train again with --repeat and let dpssl combine leave them out (--unexplained 0.1).",
+            f"another class, and the run would be sure of it all the same. Label some {_correct_and_go_on(contents)}, "
+            "or train again with --repeat and let dpssl combine leave them out (--unexplained 0.1).",
             [picture(contents, int(row), (f"called {name}",)) for row in rows[:MOST_PICTURES]],
         )
 

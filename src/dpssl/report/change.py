@@ -8,8 +8,9 @@ import numpy as np
 from dpssl.report.contents import Labels, RunContents
 from dpssl.report.gallery import Picture, picture
 from dpssl.report.names import percent, probability, short, shown
+from dpssl.run_folder import START
 
-START, REFINED, LABELS_BEFORE = "start", "refined.json", "labels.npz"  # what `dpssl refine` leaves of the run before
+REFINED, LABELS_BEFORE = "refined.json", "labels.npz"  # what `dpssl refine` leaves of the run before
 COMBINED = "combined.json"  # what `dpssl combine` notes about the runs before
 MOST_PICTURES = 12
 

@@ -17,7 +17,8 @@ from dpssl.data.split import Split
 from dpssl.data.table import Dataset
 from dpssl.label_model import LabelModel
 from dpssl.label_model.analysis import LFSummary
-from dpssl.run_folder import RunFolder
+from dpssl.plan import has_few_steps
+from dpssl.run_folder import START, RunFolder
 from dpssl.step_files import SoftLabelFile, VoteFile
 
 VOTES, SOFT_LABELS, EMBEDDINGS = "votes.npz", "soft_labels.npz", "embeddings.npz"
@@ -81,6 +82,12 @@ class RunContents:
         unlabeled = self.split.unlabeled
         rows = unlabeled[self.soft_labels.covered[unlabeled]]
         return Labels(rows, self.soft_labels.soft_labels[rows], len(unlabeled)) if len(rows) else None
+
+    @cached_property
+    def had_few_steps(self) -> bool:
+        """Whether it began from nothing and was too short to rely on what it is sure of."""
+        side = max(self.dataset.images.shape[1:3])
+        return not self.folder.path(START).is_dir() and has_few_steps(self.config, side)
 
     @property
     def class_names(self) -> tuple[str, ...]:

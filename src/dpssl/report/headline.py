@@ -23,6 +23,7 @@ def headlines(contents: RunContents) -> list[Headline]:
     found: list[Headline] = []
     if labels is not None:
         sure = labels.confidence >= SURE
+        doubt = " After so few steps they may be far from the truth." if contents.had_few_steps else ""
         wrong = float(labels.expected_wrong.sum())
         found += [
             Headline(
@@ -34,9 +35,12 @@ def headlines(contents: RunContents) -> list[Headline]:
             Headline(
                 "Mean confidence",
                 probability(float(labels.confidence.mean())),
-                f"By their own probabilities, about {wrong:,.0f} of the labels are wrong."
-                if wrong >= 1
-                else "By their own probabilities, hardly a label is wrong.",
+                (
+                    f"By their own probabilities, about {wrong:,.0f} of the labels are wrong."
+                    if wrong >= 1
+                    else "By their own probabilities, hardly a label is wrong."
+                )
+                + doubt,
             ),
             Headline(
                 f"Sure at {100 * SURE:.0f} %",

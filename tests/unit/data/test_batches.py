@@ -65,3 +65,14 @@ def test_unlabelled_images_are_drawn_from_all_or_from_those_without_a_label() ->
     assert unlabeled_pool(given_labels, with_labeled=True).tolist() == [0, 1, 2, 3]
     assert unlabeled_pool(given_labels, with_labeled=False).tolist() == [0, 2]
     assert unlabeled_pool(torch.tensor([1, 0]), with_labeled=False).tolist() == [0, 1]
+
+
+def test_how_grey_images_lie_in_memory_makes_no_difference() -> None:
+    """Of one channel several strides are right, and torch's convolutions round by those that they meet."""
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 8, 8), dtype=np.uint8)
+    with_odd_strides = np.lib.stride_tricks.as_strided(pixels, (5, 8, 8, 1), (64, 8, 1, 0))
+    for images in (pixels[..., None], with_odd_strides, np.moveaxis(pixels[None], 0, -1).copy()):
+        bank = ImageBank.from_numpy(images, torch.device("cpu"))
+        found = bank.network_input(bank.take(torch.arange(5)))
+        assert found.stride() == (64, 1, 8, 1)
+        assert torch.equal(found, bank.network_input(torch.from_numpy(pixels)[:, None]))

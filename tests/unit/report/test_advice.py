@@ -9,6 +9,7 @@ import pytest
 from dpssl.config import with_values
 from dpssl.report.advice import Advice, advise
 from dpssl.report.contents import RunContents
+from dpssl.report.headline import headlines
 from dpssl.report.lf_statistics import describe_lfs
 from dpssl.step_files import SoftLabelFile
 
@@ -47,6 +48,29 @@ def test_given_labels_that_look_wrong_are_shown(healthy: RunContents) -> None:
 def test_of_a_run_that_has_not_learnt_single_images_are_not_discussed(healthy: RunContents) -> None:
     unsure = np.tile([0.3, 0.36, 0.34], (120, 1))
     assert titles(advise(with_soft_labels(healthy, unsure), None)) == "Do not use these labels yet"
+
+
+def test_a_short_run_is_not_believed_however_sure_it_is(healthy: RunContents) -> None:
+    soft_labels = healthy.soft_labels.soft_labels.copy()
+    soft_labels[1] = (0.9, 0.05, 0.05)  # of a labelled image: a slip, if the run could be believed
+    short = replace(with_soft_labels(healthy, soft_labels), config=with_values(healthy.config, {"steps": 420}))
+    (advice,) = advise(short, None)
+    assert advice.title == "Look at the labels before you use them"
+    assert "The run had 420 steps" in advice.text
+    (confidence,) = (item for item in headlines(short) if item.name == "Mean confidence")
+    assert confidence.meaning.endswith("After so few steps they may be far from the truth.")
+    long = replace(short, config=with_values(healthy.config, {"steps": 1000}))  # enough for images of 8 pixels
+    assert titles(advise(long, None)) == "Check 1 label that you gave"
+
+
+def test_a_run_of_another_system_is_not_sent_to_refine(healthy: RunContents) -> None:
+    soft_labels = healthy.soft_labels.soft_labels.copy()
+    soft_labels[1] = (0.9, 0.05, 0.05)
+    contents = with_soft_labels(healthy, soft_labels)
+    (ours,) = advise(contents, None)
+    assert ours.text.endswith("Correct it with dpssl review, then go on with dpssl refine.")
+    (other,) = advise(replace(contents, config=with_values(contents.config, {"method": "fixmatch"})), None)
+    assert other.text.endswith("Correct it and train again with them among the given ones.")
 
 
 def test_images_between_two_classes_are_a_cluster(healthy: RunContents) -> None:
