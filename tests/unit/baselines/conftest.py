@@ -15,11 +15,21 @@ from dpssl.config import Config, with_values
 class ChosenLogits:
     """Stands for a learner: its views are the images themselves, and its passes return what the test chose, in order.
 
-    Rows of `logits` may require a gradient. Views are recorded by name, so that a test sees who was asked for what.
+    The joint pass (with `features` where a method asks for them), the teacher and the guess have logits of their own,
+    a row per image, so that none can stand for another. Rows may require a gradient; as with a real learner it reaches
+    neither teacher nor guess. Views are recorded by name, so that a test sees who was asked for what.
     """
 
-    def __init__(self, *logits: Tensor) -> None:
-        self.given, self.asked = list(logits), []
+    def __init__(
+        self,
+        *joint: Tensor,
+        teacher: Sequence[Tensor] = (),
+        guess: Sequence[Tensor] = (),
+        features: Sequence[Tensor] = (),
+    ) -> None:
+        self.given = {"joint": [*joint], "teacher": [*teacher], "guess": [*guess], "features": [*features]}
+        self.asked: list[str] = []
+        self.n_targets = 0
         self.generator = torch.Generator().manual_seed(0)
 
     def weak(self, images: Tensor) -> Tensor:
@@ -27,23 +37,43 @@ class ChosenLogits:
         return images
 
     def strong(self, images: Tensor, turns: Tensor | None = None) -> Tensor:
-        self.asked.append("strong")
+        self.asked.append("strong" if turns is None else "strong by turns")
         return images
 
     def logits(self, *views: Tensor, n_targets: int = 0) -> tuple[Tensor, ...]:
-        rows = [self.given.pop(0) for _ in views]
-        return (*rows[: len(rows) - n_targets], *(row.detach() for row in rows[len(rows) - n_targets :]))
+        self.n_targets = n_targets
+        return self._of_each("joint", views)
+
+    def logits_and_features(self, *views: Tensor, n_targets: int = 0) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        return self.logits(*views, n_targets=n_targets), self._of_each("features", views)
 
     def inputs(self, images: Tensor) -> Tensor:
         return images.float()
 
     def logits_of(self, inputs: Tensor) -> Tensor:
-        return self.given.pop(0)
+        return self._next("joint", inputs)
 
-    teacher_logits = guess_logits = features_of = logits_of
+    features_of = logits_of
+
+    def teacher_logits(self, images: Tensor) -> Tensor:
+        return self._next("teacher", images).detach()
+
+    def guess_logits(self, images: Tensor) -> Tensor:
+        return self._next("guess", images).detach()
 
     def head(self, features: Tensor) -> Tensor:
         return features
+
+    def _of_each(self, name: str, views: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        n_learnt = len(views) - self.n_targets
+        rows = [self._next(name, view) for view in views]
+        return (*rows[:n_learnt], *(row.detach() for row in rows[n_learnt:]))
+
+    def _next(self, name: str, images: Tensor) -> Tensor:
+        assert self.given[name], f"the test chose nothing more for: {name}"
+        rows = self.given[name].pop(0)
+        assert len(rows) == len(images), f"{name}: {len(images)} images, but the test chose {len(rows)} rows"
+        return rows
 
 
 @pytest.fixture

@@ -21,30 +21,41 @@ def log(*probabilities: float) -> list[float]:
     return [math.log(p) for p in probabilities]
 
 
+def chosen_views(learner: Any, method: str, labeled: torch.Tensor, student: torch.Tensor, target: torch.Tensor) -> Any:
+    """Where the target comes from: Π-Model the joint pass, Mean Teacher the teacher, Pseudo-Labeling the student."""
+    match method:
+        case "pi-model":
+            return learner(labeled, student, target)
+        case "mean-teacher":
+            return learner(labeled, student, teacher=[target])
+        case _:
+            return learner(labeled, student)
+
+
 @pytest.mark.parametrize("method", ["pi-model", "mean-teacher"])
 def test_consistency_by_hand(
     make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any, method: str
 ) -> None:
     # H(0, (.5, .25, .25)) = log 2; (.2 - .5)² and (.5 - .2)² over three classes is .06. No ramp: full weight.
-    chosen = learner(
-        torch.tensor([log(0.5, 0.25, 0.25)]), torch.tensor([log(0.2, 0.5, 0.3)]), torch.tensor([log(0.5, 0.2, 0.3)])
-    )
+    rows = [log(0.5, 0.25, 0.25)], [log(0.2, 0.5, 0.3)], [log(0.5, 0.2, 0.3)]
+    chosen = chosen_views(learner, method, *map(torch.tensor, rows))
     loss, metrics = make_system(method, unlabeled_weight=7, ramp=0).loss(make_batch(), chosen)
     assert metrics["labeled_loss"].item() == pytest.approx(math.log(2))
     assert metrics["unlabeled_loss"].item() == pytest.approx(0.06)
     assert loss.item() == pytest.approx(math.log(2) + 7 * 0.06)
-    assert set(chosen.asked) == {"weak"}
+    assert chosen.asked == ["weak"] * 3
 
 
 @pytest.mark.parametrize(("method", "weight"), [("pi-model", 10), ("mean-teacher", 50), ("pseudo-label", 1)])
 def test_published_weight_and_ramp(
     make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any, method: str, weight: float
 ) -> None:
-    """MixMatch's code: consistency_weight 10, 50 and 1, reached at warmup_pos = .4 of training."""
+    """FixMatch's code: consistency_weight 10, 50 and 1, reached at warmup_pos = .4 of training."""
     system = make_system(method)
     unsupervised_share = []
     for _ in range(60):  # of 100 steps
-        chosen = learner(torch.zeros(1, 3), torch.tensor([[9.0, 0, 0]]), torch.tensor([[0, 9.0, 0]]))
+        rows = torch.zeros(1, 3), torch.tensor([[9.0, 0, 0]]), torch.tensor([[0, 9.0, 0]])
+        chosen = chosen_views(learner, method, *rows)
         loss, metrics = system.loss(make_batch(), chosen)
         unsupervised_share.append(((loss - metrics["labeled_loss"]) / metrics["unlabeled_loss"]).item())
     assert unsupervised_share[0] == pytest.approx(0, abs=1e-4)
@@ -57,7 +68,8 @@ def test_equal_predictions_cost_nothing(
     make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any, method: str
 ) -> None:
     view = torch.randn(1, 3, generator=torch.Generator().manual_seed(0))
-    _, metrics = make_system(method).loss(make_batch(), learner(torch.zeros(1, 3), view, view.clone()))
+    chosen = chosen_views(learner, method, torch.zeros(1, 3), view, view.clone())
+    _, metrics = make_system(method).loss(make_batch(), chosen)
     assert metrics["unlabeled_loss"].item() == 0
 
 
@@ -76,8 +88,11 @@ def test_teacher_of_decay_zero_is_the_student(
         running = {name: buffer.clone() for name, buffer in network.named_buffers()}
         teacher = learner.teacher_logits(bank.images[:20])
         assert all(torch.equal(buffer, running[name]) for name, buffer in network.named_buffers())
-        assert torch.equal(teacher, learner.guess_logits(bank.images[:20])) == is_student
-        torch.testing.assert_close(learner.guess_logits(bank.images[:20]), learner.logits(bank.images[:20])[0])
+        guess = learner.guess_logits(bank.images[:20])
+        assert not teacher.requires_grad
+        assert not guess.requires_grad
+        assert torch.equal(teacher, guess) == is_student
+        torch.testing.assert_close(guess, learner.logits(bank.images[:20])[0].detach())
 
 
 def test_the_fused_pass_of_a_gpu_takes_the_teachers_weights(
@@ -97,12 +112,14 @@ def test_the_fused_pass_of_a_gpu_takes_the_teachers_weights(
 
 
 def test_pseudo_label_by_hand(make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any) -> None:
-    # .8 is sure and costs -log .8; .6 is not. The mean is over both.
+    # .8 is sure and costs -log .8; .6 is not. The mean is over both, and its weight 4.
     chosen = learner(torch.zeros(1, 3), torch.tensor([log(0.1, 0.8, 0.1), log(0.6, 0.2, 0.2)]))
-    loss, metrics = make_system("pseudo-label", threshold=0.7, ramp=0).loss(make_batch(n_unlabeled=2), chosen)
+    system = make_system("pseudo-label", threshold=0.7, ramp=0, unlabeled_weight=4)
+    loss, metrics = system.loss(make_batch(n_unlabeled=2), chosen)
     assert metrics["unlabeled_loss"].item() == pytest.approx(-math.log(0.8) / 2)
     assert metrics["pseudo_label_rate"].item() == 0.5
-    assert loss.item() == pytest.approx(math.log(3) - math.log(0.8) / 2)
+    assert loss.item() == pytest.approx(math.log(3) - 4 * math.log(0.8) / 2)
+    assert chosen.asked == ["weak", "weak"]
 
 
 def test_fixmatch_without_threshold_and_strong_view_is_pseudo_labelling(

@@ -83,8 +83,10 @@ def test_fixmatch_with_it_by_hand_and_without_operations(
     plain, _ = make_system("fixmatch", threshold=0.7).loss(batch, learner(labeled, strong, weak))
     for depth in (0, 1):
         system = make_system("fixmatch-cta", threshold=0.7, cta_depth=depth)
-        loss, metrics = system.loss(batch, learner(labeled, strong, weak, probed))
+        chosen = learner(labeled, strong, weak, probed)
+        loss, metrics = system.loss(batch, chosen)
         assert loss.item() == plain.item()
         expected = probed.softmax(-1)[[0, 1], [0, 2]]
         assert metrics["probe_accuracy"].item() == pytest.approx(expected.mean().item())
         assert (system.cta.rates != 1).sum() == 2 * depth
+        assert chosen.asked == ["weak", "strong by turns", "weak", "strong by turns"]

@@ -41,17 +41,6 @@ def test_published_settings(make_system: Callable[..., Any]) -> None:
     assert (settings.threshold, settings.unlabeled_weight) == (0.95, 1.0)
 
 
-def test_the_weak_view_gets_no_gradient(
-    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
-) -> None:
-    weak = torch.tensor([log(0.98, 0.01, 0.01)], requires_grad=True)
-    strong = torch.zeros(1, 3, requires_grad=True)
-    loss, _ = make_system("fixmatch").loss(make_batch(), learner(torch.zeros(1, 3), strong, weak))
-    for_weak, for_strong = torch.autograd.grad(loss, [weak, strong], allow_unused=True)
-    assert for_weak is None
-    assert for_strong is not None
-
-
 def test_it_trusts_from_the_threshold_on(make_system: Callable[..., Any]) -> None:
     rows = torch.tensor([[0.75, 0.25, 0.0], [0.5, 0.5, 0.0]])
     assert make_system("fixmatch", threshold=0.75).trusts(rows).tolist() == [True, False]

@@ -35,6 +35,26 @@ def test_only_sure_images_are_remembered_each_by_its_last_class(make_system: Cal
     assert system.learnt_as[4] == 2
 
 
+def test_loss_by_hand_and_what_it_remembers(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    # Of four images two are learnt as class 0, one as class 1, one not: β = (1, .5, 0), so T = (.8, .8/3, 0).
+    # Image 3 at .9 passes T(1), and its strong view gives class 1 only .25: log 4. Image 1 at .7 does not pass T(0).
+    # Labelled log 3; the mean over both images, log(4) / 2 = log 2, has weight 5.
+    system = make_system("flexmatch", threshold=0.8, unlabeled_weight=5, task={"n_images": 4})
+    system.learnt_as[:3] = torch.tensor([0, 0, 1])
+    strong = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]).log()
+    weak = torch.tensor([[0.05, 0.9, 0.05], [0.7, 0.2, 0.1]]).log()
+    chosen = learner(torch.zeros(1, 3), strong, weak)
+    loss, metrics = system.loss(make_batch(n_unlabeled=2, positions=[3, 1]), chosen)
+    assert metrics["unlabeled_loss"].item() == pytest.approx(math.log(2))
+    assert metrics["pseudo_label_rate"].item() == 0.5
+    assert loss.item() == pytest.approx(math.log(3) + 5 * math.log(2))
+    assert system.learnt_as[:-1].tolist() == [0, 0, 1, 1]  # image 3 is sure now: both classes are learnt alike
+    assert system.thresholds().tolist() == pytest.approx([0.8, 0.8, 0])
+    assert chosen.asked == ["weak", "strong", "weak"]
+
+
 def test_all_classes_learnt_equally_is_fixmatch(
     make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
 ) -> None:

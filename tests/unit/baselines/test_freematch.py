@@ -35,6 +35,31 @@ def test_fairness_loss_by_hand() -> None:
     assert loss.item() == pytest.approx(0.2 * math.log(0.25) + 0.8 * math.log(0.75), abs=1e-3)
 
 
+def test_all_terms_by_hand_and_estimates_that_the_loss_itself_adapts(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    # m = 0, so the estimates are those of this batch: τ = (.85 + .85 + .9 + .6) / 4 = .8, p̃ = (.6, .4), and three of
+    # four rows say class 0: h̃ = (.75, .25). Thresholds (.8, .8 · .4/.6 = .53): all but the last row, at .6, are sure.
+    # (With the first estimates, 1/2 each, it would be too.) Their strong views cost -2 log .55 - log .9, over 4 rows.
+    # Fairness of those three: mean (.4, .6) by histogram (2/3, 1/3) is (.6, 1.8), normalised (1/4, 3/4); target
+    # (.6/.75, .4/.25) = (.8, 1.6), normalised (1/3, 2/3). L_f = log(1/4)/3 + 2 log(3/4)/3. Labelled log 2.
+    system = make_system("freematch", decay=0, unlabeled_weight=3, fairness_weight=5, task={"n_classes": 2})
+    strong = torch.tensor([[0.55, 0.45], [0.55, 0.45], [0.1, 0.9], [0.5, 0.5]]).log()
+    weak = torch.tensor([[0.85, 0.15], [0.85, 0.15], [0.1, 0.9], [0.6, 0.4]]).log()
+    chosen = learner(torch.zeros(1, 2), strong, weak)
+    loss, metrics = system.loss(make_batch(n_unlabeled=4), chosen)
+    unsupervised = -(2 * math.log(0.55) + math.log(0.9)) / 4
+    fairness = math.log(1 / 4) / 3 + 2 * math.log(3 / 4) / 3
+    assert system.adaptive.threshold.item() == pytest.approx(0.8)
+    assert system.adaptive.mean_prediction.tolist() == pytest.approx([0.6, 0.4])
+    assert system.adaptive.label_histogram.tolist() == pytest.approx([0.75, 0.25])
+    assert metrics["pseudo_label_rate"].item() == 0.75
+    assert metrics["unlabeled_loss"].item() == pytest.approx(unsupervised)
+    assert metrics["fairness_loss"].item() == pytest.approx(fairness)
+    assert loss.item() == pytest.approx(math.log(2) + 3 * unsupervised + 5 * fairness)
+    assert chosen.asked == ["weak", "strong", "weak"]
+
+
 def test_fairness_is_nothing_where_no_row_is_sure() -> None:
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
     loss = fairness_loss(

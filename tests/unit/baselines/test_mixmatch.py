@@ -27,13 +27,23 @@ def test_losses_by_hand_where_nothing_is_mixed(
     guesses = torch.tensor([log(0.9, 0.1), log(0.7, 0.3)])
     after = torch.tensor([log(0.25, 0.75), log(0.5, 0.5), log(16 / 17, 1 / 17)])
     system = make_system("mixmatch", alpha=0, ramp_steps=0, task={"n_classes": 2})
-    chosen = learner(guesses, after)
+    chosen = learner(after, guess=[guesses])
     loss, metrics = system.loss(make_batch(labels=[0], n_unlabeled=1), chosen)
     expected = (16 / 17 - 0.5) ** 2 / 2  # of the first view; the second is as guessed
     assert metrics["labeled_loss"].item() == pytest.approx(math.log(4))
     assert metrics["unlabeled_loss"].item() == pytest.approx(expected, rel=1e-5)
     assert loss.item() == pytest.approx(math.log(4) + 75 * expected, rel=1e-5)
     assert chosen.asked == ["weak"] * 3
+
+
+def test_the_weight_of_the_unlabelled_loss_rises_step_by_step(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    # Guess (.5, .5), both views (.75, .25): (.25² + .25²) / 2 = 1/16. Labelled log 2. λ_u = 3 rises over four steps.
+    system = make_system("mixmatch", alpha=0, ramp_steps=4, unlabeled_weight=3, task={"n_classes": 2})
+    guesses, after = torch.zeros(2, 2), torch.tensor([log(0.5, 0.5), log(0.75, 0.25), log(0.75, 0.25)])
+    losses = [system.loss(make_batch(), learner(after, guess=[guesses]))[0].item() for _ in range(6)]
+    assert losses == pytest.approx([math.log(2) + weight / 16 for weight in (0, 0.75, 1.5, 2.25, 3, 3)])
 
 
 def test_published_settings(make_system: Callable[..., Any]) -> None:

@@ -16,6 +16,37 @@ def log(*probabilities: float) -> list[float]:
     return [math.log(p) for p in probabilities]
 
 
+GUESS = torch.tensor([log(0.75, 0.25), log(0.9, 0.1)])  # the weak view, and the labelled one as a probe
+ROWS = torch.tensor(
+    [
+        log(0.25, 0.75),  # labelled, class 0: log 4
+        log(0.5, 0.5), log(0.75, 0.25), log(0.25, 0.75),  # two strong views and the weak one, target (.75, .25)
+        log(0.5, 0.5),  # the first strong view, not mixed: log 2
+        log(0.5, 0.5),  # and turned: its head is blank, log 4
+    ]
+)  # fmt: skip
+# H((.75, .25), ·) of the two strong views and the weak one: log 2, the entropy of the target, and with classes swapped.
+UNLABELED_LOSS = (
+    math.log(2)
+    + (-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
+    + (-0.75 * math.log(0.25) - 0.25 * math.log(0.75))
+) / 3  # fmt: skip
+
+
+@pytest.fixture
+def unmixed(make_system: Callable[..., Any]) -> Callable[..., Any]:
+    """`unmixed(ramp_steps=4)`: two classes, two strong views, nothing sharpened or mixed, all four turns as likely."""
+
+    def make(**settings: object) -> Any:
+        plain = {"n_strong": 2, "alpha": 0, "temperature": 1}
+        system = make_system("remixmatch", **plain, **settings, task={"n_classes": 2, "n_features": 2})
+        torch.nn.init.zeros_(system.turn_head.weight)
+        torch.nn.init.zeros_(system.turn_head.bias)
+        return system
+
+    return make
+
+
 def test_alignment_by_hand(make_system: Callable[..., Any]) -> None:
     # Predictions have leant to class 0 by (.8, .2), labels are (.5, .5): (.6, .4) · (.625, 2.5) = (.375, 1), of 1.375.
     system = make_system("remixmatch", temperature=1, alignment_decay=0.5, task={"n_classes": 2})
@@ -38,39 +69,35 @@ def test_alignment_makes_the_mean_guess_fair(make_system: Callable[..., Any]) ->
 
 
 def test_every_term_by_hand_where_nothing_is_mixed(
-    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+    unmixed: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
 ) -> None:
-    system = make_system(
-        "remixmatch",
-        n_strong=2,
-        alpha=0,
-        ramp_steps=0,
-        temperature=1,
-        cta_depth=0,
-        task={"n_classes": 2, "n_features": 2},
-    )
-    with torch.no_grad():
-        system.turn_head.weight.zero_()
-        system.turn_head.bias.zero_()
-    aside = torch.tensor([log(0.75, 0.25), log(0.9, 0.1)])  # the weak view, and the labelled one as a probe
-    rows = torch.tensor(
-        [
-            log(0.25, 0.75),  # labelled, class 0: log 4
-            log(0.5, 0.5), log(0.75, 0.25), log(0.25, 0.75),  # two strong views and the weak one, target (.75, .25)
-            log(0.5, 0.5),  # the first strong view, not mixed: log 2
-            log(0.5, 0.5),  # and turned: its head is blank, log 4
-        ]
-    )  # fmt: skip
-    loss, metrics = system.loss(make_batch(labels=[0], n_unlabeled=1), learner(aside, rows))
-    entropy = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
-    crossed = -0.75 * math.log(0.25) - 0.25 * math.log(0.75)
-    expected = (math.log(2) + entropy + crossed) / 3
+    system = unmixed(ramp_steps=0, cta_depth=1, alignment_decay=0.5)
+    chosen = learner(ROWS, guess=[GUESS])
+    loss, metrics = system.loss(make_batch(labels=[0], n_unlabeled=1), chosen)
     assert metrics["labeled_loss"].item() == pytest.approx(math.log(4))
-    assert metrics["unlabeled_loss"].item() == pytest.approx(expected)
+    assert metrics["unlabeled_loss"].item() == pytest.approx(UNLABELED_LOSS)
     assert metrics["premix_loss"].item() == pytest.approx(math.log(2))
     assert metrics["rotation_loss"].item() == pytest.approx(math.log(4))
     assert metrics["probe_accuracy"].item() == pytest.approx(0.9)
-    assert loss.item() == pytest.approx(math.log(4) + 1.5 * expected + 0.5 * math.log(2) + 0.5 * math.log(4))
+    assert loss.item() == pytest.approx(math.log(4) + 1.5 * UNLABELED_LOSS + 0.5 * math.log(2) + 0.5 * math.log(4))
+    # Only the unlabelled weak view is weak (Sec. 3.2); the labelled strong view is the probe too.
+    assert chosen.asked == ["weak", "strong by turns", "strong by turns"]
+    # What the loss itself moves: p̃ half the way from (.5, .5) to (.75, .25), and the rate of the one bin probed.
+    assert system.mean_prediction.tolist() == pytest.approx([0.625, 0.375])
+    assert system.cta.rates[system.cta.rates != 1].tolist() == pytest.approx([0.99 + 0.01 * 0.9])
+
+
+def test_the_ramp_lifts_the_unlabelled_terms_and_not_the_turn(
+    unmixed: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    """All terms at once, λ_U = 2, λ_U1 = 3, λ_r = 4, r(t) over four steps; as in the authors' code, not on the turn."""
+    weights = {"unlabeled_weight": 2, "premix_weight": 3, "rotation_weight": 4}
+    system = unmixed(ramp_steps=4, alignment=False, cta_depth=0, **weights)
+    losses = [system.loss(make_batch(), learner(ROWS, guess=[GUESS]))[0].item() for _ in range(6)]
+    full = 2 * UNLABELED_LOSS + 3 * math.log(2)
+    assert losses[0] == pytest.approx(math.log(4) + 4 * math.log(4))
+    assert losses[2] == pytest.approx(math.log(4) + full / 2 + 4 * math.log(4))
+    assert losses[4:] == pytest.approx([math.log(4) + full + 4 * math.log(4)] * 2)
 
 
 def test_without_its_additions_it_is_supervised(
@@ -81,7 +108,7 @@ def test_without_its_additions_it_is_supervised(
     )
     generator = torch.Generator().manual_seed(0)
     aside, rows = torch.randn(2 + 1, 3, generator=generator), torch.randn(1 + 2 + 2 + 2, 3, generator=generator)
-    loss, metrics = system.loss(make_batch(labels=[1], n_unlabeled=2), learner(aside, rows))
+    loss, metrics = system.loss(make_batch(labels=[1], n_unlabeled=2), learner(rows, guess=[aside]))
     assert loss.item() == pytest.approx(F.cross_entropy(rows[:1], torch.tensor([1])).item())
     assert "rotation_loss" not in metrics
 

@@ -57,6 +57,20 @@ def test_annealing_leaves_out_what_is_learnt_too_well(
     assert metrics["labeled_loss"].item() == pytest.approx(math.log(4))
 
 
+def test_annealing_follows_the_steps_of_training(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    """Linear, four steps, two classes: η = 1/2, 5/8, 3/4, 7/8, 1, so images at .25, .7 and .9 come in one by one."""
+    system = make_system("uda", annealing="linear", task={"n_classes": 2, "n_steps": 4})
+    labeled = torch.tensor([log(0.25, 0.75), log(0.7, 0.3), log(0.9, 0.1)])
+    found = []
+    for _ in range(5):
+        chosen = learner(labeled, torch.zeros(1, 2), torch.zeros(1, 2))
+        found.append(system.loss(make_batch(labels=[0, 0, 0]), chosen)[0].item())  # unsure and alike: nothing is added
+    one, two, three = math.log(4), -math.log(0.25 * 0.7) / 2, -math.log(0.25 * 0.7 * 0.9) / 3
+    assert found == pytest.approx([one, one, two, two, three])
+
+
 def test_without_sharpening_annealing_and_threshold_it_is_a_plain_divergence(
     make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
 ) -> None:

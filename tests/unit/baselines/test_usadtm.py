@@ -13,22 +13,6 @@ from dpssl.baselines.usadtm import LEAST_VIEWS, mutual_information, triplet_loss
 MakeSystem = Callable[..., Any]
 
 
-class FeatureLearner:
-    """Stands for a learner that returns chosen logits and features, in the order of the views."""
-
-    def __init__(self, logits: list[torch.Tensor], features: list[torch.Tensor]) -> None:
-        self.given, self.n_targets, self.n_views = (tuple(logits), tuple(features)), 0, 0
-
-    def weak(self, images: torch.Tensor) -> torch.Tensor:
-        return images
-
-    strong = weak
-
-    def logits_and_features(self, *views: torch.Tensor, n_targets: int = 0) -> Any:
-        self.n_targets, self.n_views = n_targets, len(views)
-        return self.given
-
-
 def test_mutual_information_by_hand() -> None:
     # P = (p p'ᵀ + its transpose) / 2 with one image: p = (.8, .2), p' = (.5, .5): P = (.4, .25; .25, .1), marginals
     # (.65, .35).
@@ -60,13 +44,22 @@ def test_templates_are_means_of_the_latest_views(make_system: MakeSystem) -> Non
 
 
 @pytest.fixture
-def matching(make_system: MakeSystem) -> Any:
-    """Templates (1, 0) and (0, 4)."""
-    system = make_system("usadtm", n_joining=0, aggregation_weight=0, task={"n_classes": 2, "n_features": 2})
-    for _ in range(LEAST_VIEWS + 1):
-        system.store(torch.tensor([[1.0, 0.0], [0.0, 4.0]]), torch.tensor([0, 1]))
-    system.steps_seen.fill_(50)
-    return system
+def make_matching(make_system: MakeSystem) -> MakeSystem:
+    """`make_matching(unlabeled_weight=3)`: templates (1, 0) and (0, 4); in step 50 of 1,024, an epoch each."""
+
+    def make(**settings: object) -> Any:
+        system = make_system("usadtm", n_joining=0, **settings, task={"n_classes": 2, "n_features": 2, "n_steps": 1024})
+        for _ in range(LEAST_VIEWS + 1):
+            system.store(torch.tensor([[1.0, 0.0], [0.0, 4.0]]), torch.tensor([0, 1]))
+        system.steps_seen.fill_(50)
+        return system
+
+    return make
+
+
+@pytest.fixture
+def matching(make_matching: MakeSystem) -> Any:
+    return make_matching(aggregation_weight=0)
 
 
 def test_both_distances_must_agree_and_be_near(matching: Any) -> None:
@@ -85,34 +78,63 @@ def test_both_distances_must_agree_and_be_near(matching: Any) -> None:
     assert not matching.match(features).counts.any()
 
 
-def test_losses_by_hand_without_representation_learning(matching: Any, make_batch: Callable[..., Any]) -> None:
+def test_losses_by_hand_without_representation_learning(
+    matching: Any, make_batch: Callable[..., Any], learner: Any
+) -> None:
     """Of three images two match: the mean of their cross-entropies on the strong view, log 4 and log 2."""
     rows = torch.tensor([[0.25, 0.75], [0.5, 0.5], [0.9, 0.1]]).log()
-    learner = FeatureLearner(
-        [torch.zeros(1, 2), rows, torch.zeros(3, 2)],
-        [torch.tensor([[1.0, 0.0]]), torch.zeros(3, 2), torch.tensor([[0.9, 0.1], [0.0, 3.5], [1.0, 1.0]])],
-    )
-    loss, metrics = matching.loss(make_batch(labels=[0], n_unlabeled=3), learner)
+    features = [torch.tensor([[1.0, 0.0]]), torch.zeros(3, 2), torch.tensor([[0.9, 0.1], [0.0, 3.5], [1.0, 1.0]])]
+    chosen = learner(torch.zeros(1, 2), rows, torch.zeros(3, 2), features=features)
+    loss, metrics = matching.loss(make_batch(labels=[0], n_unlabeled=3), chosen)
     assert metrics["unlabeled_loss"].item() == pytest.approx(math.log(8) / 2)
     assert metrics["pseudo_label_rate"].item() == pytest.approx(2 / 3)
     assert loss.item() == pytest.approx(math.log(2) + math.log(8) / 2)
-    assert (learner.n_views, learner.n_targets) == (3, 1)
+    assert (chosen.asked, chosen.n_targets) == (["weak", "strong", "weak"], 1)
     assert "aggregation_loss" not in metrics
 
 
+def test_nothing_is_matched_before_epoch_two(matching: Any, make_batch: Callable[..., Any], learner: Any) -> None:
+    """The authors' code starts matching at epoch 2 of 1,024, here step 2; templates are ready, the image is at one."""
+    matching.steps_seen.zero_()
+    template, strong = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.25, 0.75]]).log()  # of class 0: log 4
+    losses = []
+    for _ in range(4):
+        chosen = learner(torch.zeros(1, 2), strong, torch.zeros(1, 2), features=[template, template, template])
+        losses.append(matching.loss(make_batch(), chosen)[0].item())
+    assert losses == pytest.approx([math.log(2)] * 2 + [math.log(2) + math.log(4)] * 2)
+
+
+def test_all_terms_at_once_by_hand(make_matching: MakeSystem, make_batch: Callable[..., Any], learner: Any) -> None:
+    # Both images match, and all three views of them say (.75, .25) and (.25, .75): strong views cost -log .75 each.
+    # P = mean of p pᵀ = (5, 3; 3, 5) / 16 with marginals 1/2: I = 10/16 log(5/4) + 6/16 log(3/4), of every pair.
+    # Labelled log 2.
+    views = torch.tensor([[0.75, 0.25], [0.25, 0.75]]).log()
+    features = [
+        torch.tensor([[1.0, 0.0]]),
+        torch.zeros(2, 2),
+        torch.zeros(2, 2),
+        torch.tensor([[0.9, 0.1], [0.0, 3.5]]),
+    ]
+    chosen = learner(torch.zeros(1, 2), views, views, views, features=features)
+    system = make_matching(unlabeled_weight=3, aggregation_weight=0.5)
+    loss, _ = system.loss(make_batch(n_unlabeled=2), chosen)
+    information = 10 / 16 * math.log(5 / 4) + 6 / 16 * math.log(3 / 4)
+    assert loss.item() == pytest.approx(math.log(2) - 3 * math.log(0.75) - 0.5 * information)
+    assert (chosen.asked, chosen.n_targets) == (["weak", "strong", "weak"], 0)
+
+
 def test_representation_learning_adds_its_weighted_loss(
-    make_system: MakeSystem, make_batch: Callable[..., Any]
+    make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any
 ) -> None:
     generator = torch.Generator().manual_seed(0)
     logits = [torch.randn(n, 3, generator=generator) for n in (1, 5, 5, 5)]
-    learner = FeatureLearner(logits, [torch.ones(n, 4) for n in (1, 5, 5, 5)])
     system = make_system("usadtm", n_joining=0)
     for step, weight in ((0, 0.0), (1, 0.0), (2, 0.1)):  # from epoch 20 of 1,024: after 1.95 of 100 steps
-        loss, metrics = system.loss(make_batch(n_unlabeled=5), learner)
+        chosen = learner(*logits, features=[torch.ones(n, 4) for n in (1, 5, 5, 5)])
+        loss, metrics = system.loss(make_batch(n_unlabeled=5), chosen)
         expected = triplet_loss(logits[2], logits[3], logits[1])
         assert metrics["aggregation_loss"].item() == pytest.approx(expected.item())
         assert loss.item() == pytest.approx((metrics["labeled_loss"] + weight * expected).item()), step
-    assert (learner.n_views, learner.n_targets) == (4, 0)
 
 
 def test_the_surest_of_each_class_join_the_labelled(make_system: MakeSystem) -> None:
@@ -149,12 +171,14 @@ def test_pseudo_labels_are_the_templates(matching: Any) -> None:
     assert (labels.tolist(), trusted.tolist()) == ([0], [True])
 
 
-def test_without_matches_it_is_supervised(make_system: MakeSystem, make_batch: Callable[..., Any]) -> None:
+def test_without_matches_it_is_supervised(
+    make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any
+) -> None:
     """The limit in which no template is near enough, and nothing is aggregated or joins."""
     system = make_system("usadtm", aggregation_weight=0, n_joining=0, least_cosine=1)
     logits = [torch.randn(n, 3, generator=torch.Generator().manual_seed(n)) for n in (2, 4, 4)]
-    learner = FeatureLearner(logits, [torch.randn(n, 4, generator=torch.Generator().manual_seed(n)) for n in (2, 4, 4)])
-    loss, _ = system.loss(make_batch(labels=[0, 1], n_unlabeled=4), learner)
+    features = [torch.randn(n, 4, generator=torch.Generator().manual_seed(n)) for n in (2, 4, 4)]
+    loss, _ = system.loss(make_batch(labels=[0, 1], n_unlabeled=4), learner(*logits, features=features))
     assert loss.item() == pytest.approx(F.cross_entropy(logits[0], torch.tensor([0, 1])).item())
 
 
