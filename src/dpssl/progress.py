@@ -21,9 +21,11 @@ class ProgressBar:
             self._bar = tqdm(total=total, initial=done, desc=title, unit=unit, dynamic_ncols=True)
 
     def update(self, done: int, values: Mapping[str, float]) -> None:
+        """So many are done; `values` are shown beside it, those of before where there are none."""
         text = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
         if self._bar is not None:
-            self._bar.set_postfix_str(text, refresh=False)
+            if text:
+                self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(done - self._bar.n)
         elif self.shown and (done - self._printed >= self.total / self.N_LINES or done == self.total):
             self._printed = done

@@ -121,7 +121,7 @@ def _signals_stop(run: "Run") -> Iterator[list[int]]:
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
             if run.writes:
-                print("\nstopping after this window of steps; press Ctrl-C again to stop at once", file=sys.stderr)
+                print("\nstopping as soon as it can be resumed; press Ctrl-C again to stop at once", file=sys.stderr)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

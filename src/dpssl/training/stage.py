@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from dpssl.config import OptimConfig
 from dpssl.data.feed import Feed
-from dpssl.training.loop import run_windows
+from dpssl.training.loop import require_finite, run_windows
 from dpssl.training.optim import cosine_learning_rate
 from dpssl.training.schedule import Pace, Schedule
 from dpssl.training.statistics import settle_statistics
@@ -66,13 +67,24 @@ def train_stage(
     pace = Pace()
     watch.change_steps(schedule.n_steps)  # those of a resumed stage may have changed
 
+    def noted() -> dict[str, Any]:
+        return {"losses": losses, "changes": schedule.changes}
+
     def after_window(done: int, metrics: dict[str, float]) -> bool:
         losses.append(metrics["loss"])
         seconds = pace.seconds_per_step(done)
         if seconds and stage.fits_time and watch.is_timed and schedule.fit(done, seconds, watch.seconds_left()):
             watch.change_steps(schedule.n_steps)
-        watch.after_window(stage.name, done, metrics, state, {"losses": losses, "changes": schedule.changes})
+        watch.after_window(stage.name, done, metrics, state, noted())
         return is_over(done, losses)
+
+    def inside_window(done: int) -> None:
+        def noted_inside() -> dict[str, Any]:
+            unread = step.unread()
+            require_finite(unread["sums"]["loss"], done, stage.learning_rate)
+            return {**noted(), "unread": unread}
+
+        watch.inside_window(stage.name, done, state, noted_inside)
 
     step = TrainStep(compute, state, feed.advance) if feed else TrainStep(compute, state)
     with feed or nullcontext():
@@ -80,14 +92,17 @@ def train_stage(
             step.capture()
         if feed:
             feed.seek(first)
+        if "unread" in notes:
+            step.take_up(notes["unread"])
         run_windows(
             step,
             first_step=first,
             # It may have been stopped just as it ended.
-            n_steps=(lambda: first) if is_over(first, losses) else (lambda: schedule.n_steps),
+            n_steps=(lambda: first) if is_over(first - step.n_unread, losses) else (lambda: schedule.n_steps),
             window=stage.window,
             learning_rate=lambda step: stage.learning_rate(schedule.position(step)),
             after_window=after_window,
+            inside_window=inside_window,
         )
         if stage.fresh_statistics:
             settle_statistics(state, compute, feed.advance if feed else lambda: None)

@@ -5,6 +5,7 @@ it touches lives on the device, so that a captured step has no host work left bu
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,6 +79,25 @@ class TrainStep:
         self._sums.zero_()
         self._n_summed = 0
         return dict(zip(self._names, values, strict=True))
+
+    @property
+    def n_unread(self) -> int:
+        """Steps since the last reading."""
+        return self._n_summed
+
+    def unread(self) -> dict[str, Any]:
+        """What was summed since then, for a checkpoint."""
+        sums = [] if self._sums is None else self._sums.tolist()
+        return {"n": self._n_summed, "sums": dict(zip(self._names, sums, strict=True))}
+
+    def take_up(self, unread: Mapping[str, Any]) -> None:
+        """Go on with what `unread` gave."""
+        self._n_summed, self._names = unread["n"], list(unread["sums"])
+        sums = torch.tensor(list(unread["sums"].values()), device=self.state.optimizer.weights.device)
+        if self._sums is None:
+            self._sums = sums
+        else:  # where a captured step adds to it
+            self._sums.copy_(sums)
 
     def capture(self) -> None:
         """Record the step as a CUDA graph. The warm-up steps it needs are undone, random state included."""

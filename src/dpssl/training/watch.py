@@ -3,18 +3,21 @@
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpssl.errors import RunFolderError
 from dpssl.progress import ProgressBar
 from dpssl.training.checkpoint import CheckpointStore
-from dpssl.training.distributed import anyone, on_writer, spread
+from dpssl.training.distributed import anyone, on_writer, share, spread
 from dpssl.training.run_log import RunLog
 from dpssl.training.step import TrainState
 
 SHOWN_METRICS = {"loss": "loss", "coverage": "coverage", "pseudo_label_rate": "sure"}  # metric -> word on the bar
+
+
+LONG_WINDOW = 10.0  # seconds, after which nobody waits for its end: what cuts a window writes a checkpoint
 
 
 class StopRequested(Exception):
@@ -43,7 +46,7 @@ class Watch:
         self.stop_requested = False
         self._started = time.monotonic()
         self._before = minutes_before
-        self._checkpointed = time.monotonic()
+        self._checkpointed = self._windowed = time.monotonic()  # when last
         self._bar: ProgressBar | None = None
 
     def minutes(self) -> float:
@@ -87,6 +90,7 @@ class Watch:
             state.load(files)
             self._before = max(self._before, notes["minutes"])
         self.log.rewind(stage, step)
+        self._windowed = time.monotonic()
         self._bar = ProgressBar(title, total, step, self.progress)
         return step, notes
 
@@ -96,11 +100,31 @@ class Watch:
         self.log.write(stage, step, {**metrics, "minutes": round(self.minutes(), 4)})
         if self._bar is not None:
             self._bar.update(step, {word: metrics[name] for name, word in SHOWN_METRICS.items() if name in metrics})
-        must_stop = anyone(self.stop_requested or 0 < self.max_minutes <= self.minutes_now())
+        self._save_or_stop(stage, step, state, lambda: notes, must_stop=anyone(self._wants_to_stop()))
+        self._windowed = time.monotonic()
+
+    def inside_window(self, stage: str, step: int, state: TrainState, notes: Callable[[], Mapping[str, Any]]) -> None:
+        """After a step that does not end a window: what cannot wait for the end of a long one.
+
+        Processes that train together do wait, as they stop together.
+        """
+        if time.monotonic() - self._windowed < LONG_WINDOW or share().size > 1:
+            return
+        if self._bar is not None:
+            self._bar.update(step, {})
+        self._save_or_stop(stage, step, state, notes, must_stop=self._wants_to_stop())
+
+    def _wants_to_stop(self) -> bool:
+        return self.stop_requested or 0 < self.max_minutes <= self.minutes_now()
+
+    def _save_or_stop(
+        self, stage: str, step: int, state: TrainState, notes: Callable[[], Mapping[str, Any]], must_stop: bool
+    ) -> None:
+        """A checkpoint, where one is due or it must stop."""
         since_checkpoint = (time.monotonic() - self._checkpointed) / 60
         if self.folder and (must_stop or since_checkpoint >= self.checkpoint_minutes):
             device = state.generator.device.type
-            saved = {**notes, "settings": self.settings, "minutes": self.minutes(), "device": device}
+            saved = {**notes(), "settings": self.settings, "minutes": self.minutes(), "device": device}
             self._store(stage).save(step, state.files(), saved)
             self._checkpointed = time.monotonic()
         if must_stop:
