@@ -18,10 +18,25 @@ from dpssl.constants import UNLABELED
 from dpssl.data.batches import ImageBank
 from dpssl.data.table import Images, Labels
 from dpssl.labeling.train import STAGE_SSL, train_lfs
+from dpssl.plan import images_of_all_runs
 from dpssl.training.watch import StopRequested, Watch
 
 N_SAMPLED = 512  # images, of either kind
 MOST_STEPS, LEAST_STEPS, LEAST_SECONDS = 60, 3, 3.0  # timed: until both least are met, or the most
+LONG_RUN = 2e9  # pixels of training; a run of fewer is over before an estimate of it would be worth its seconds
+PATIENCE = 30  # minutes; longer on a CPU is worth a warning
+
+
+def hours_ahead(config: Config, images: Images, given_labels: Labels, device: torch.device) -> str:
+    """How long a run takes that is made for a GPU and meets a CPU, in words; empty where nobody need be warned."""
+    side, n_images = max(images.shape[1:3]), images_of_all_runs(config, len(images))
+    if device.type != "cpu" or n_images * side * side < LONG_RUN:
+        return ""
+    few = with_values(config, {"batch_size": 2})  # a step of the real size may take a minute
+    minutes = n_images * seconds_per_image(few, images, given_labels, side, device) / 60
+    if minutes <= PATIENCE:
+        return ""
+    return f"{minutes / 60:.0f} hours" if minutes > 120 else f"{minutes:.0f} minutes"
 
 
 def seconds_per_image(config: Config, images: Images, given_labels: Labels, side: int, device: torch.device) -> float:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from dpssl.calibrate import hours_ahead
 from dpssl.checks import check, check_settled
 from dpssl.class_prior import class_prior
 from dpssl.config import Config, alone, default_preset, load_preset, options, with_values
@@ -76,6 +77,12 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         n_classes, device = len(self.classes_), pick_device(self.device)
         class_prior(self.config_.label_model.class_prior, given, n_classes)  # fails before the minutes of training
         labels = torch.from_numpy(given)
+        if told := hours_ahead(self.config_, pixels, given, device):
+            warnings.warn(
+                f"at the pace of its first steps this takes about {told} on a CPU; a GPU is made for it. Fewer steps and "
+                "a smaller network are faster: settings={'steps': …, 'depth': 10, 'width': 1}",
+                stacklevel=2,
+            )
         bank = ImageBank.from_numpy(pixels, device)
         watch = Watch(progress=self.verbose)
 

@@ -153,6 +153,15 @@ def test_scikit_learn_takes_it_for_a_classifier() -> None:
     assert is_classifier(DPSSLClassifier())
 
 
+def test_a_fit_that_takes_hours_says_so_before_they_have_passed(
+    digits: Any, y: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpssl.calibrate.LONG_RUN", 0.0)
+    monkeypatch.setattr("dpssl.calibrate.seconds_per_image", lambda *_: 60.0)
+    with pytest.warns(UserWarning, match="this takes about .* hours on a CPU; a GPU is made for it"):
+        DPSSLClassifier(device="cpu", settings=TINY).fit(digits[0][:N_IMAGES], y)
+
+
 def test_images_of_unknown_class_do_not_count_in_the_score(fitted: Any, digits: Any) -> None:
     images, truth = digits[0], digits[1]
     known = np.where(np.arange(len(truth)) % 3 == 0, truth, -1)

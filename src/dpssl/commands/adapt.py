@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from dpssl.plan import Plan
 
 OF_THE_DATA = ("data", "n_labels", "threads")  # a preset's words about its own data and machine
-LONG_RUN = 2e9  # pixels of training; a run of fewer is over before an estimate of it would be worth its seconds
-PATIENCE = 30  # minutes; longer on a CPU is worth a warning
 
 
 def adapted(
@@ -136,23 +134,13 @@ def state_plan(plan: "Plan", where: str, side: int) -> str:
 
 def _warn_of_hours(config: Config, dataset: "Dataset", split: "Split") -> None:
     """A network made for a GPU takes days on a CPU: say so before they have passed."""
-    from dpssl.plan import images_of_all_runs
+    from dpssl.calibrate import hours_ahead
     from dpssl.training.precision import pick_device
 
-    device = pick_device(config.run.device)
-    side = max(dataset.images.shape[1:3])
-    n_images = images_of_all_runs(config, len(dataset.images))
-    if device.type != "cpu" or n_images * side * side < LONG_RUN:
-        return
-    from dpssl.calibrate import seconds_per_image
-
-    few = with_values(config, {"batch_size": 2})  # a step of the real size may take a minute
-    minutes = n_images * seconds_per_image(few, dataset.images, split.given_labels, side, device) / 60
-    if minutes > PATIENCE:
-        shown = f"{minutes / 60:.0f} hours" if minutes > 120 else f"{minutes:.0f} minutes"
+    if told := hours_ahead(config, dataset.images, split.given_labels, pick_device(config.run.device)):
         one_run = f"--second-method {NO_METHOD} " if config.has_second_run else ""
         _say(
-            f"warning: at the pace of its first steps this takes about {shown} on a CPU; a GPU is made for it. "
+            f"warning: at the pace of its first steps this takes about {told} on a CPU; a GPU is made for it. "
             f"{one_run}--max-minutes 30 chooses a network and steps that fit half an hour"
         )
 

@@ -48,7 +48,8 @@ def load_dataset(
     """The dataset that `--data` and `--labels` name. `settings` say how image files are read; the rest is as given."""
     settings = settings or DataConfig()
     if labels and is_built_in(data):
-        raise InputError(f"--labels {labels}: --data {data} has its own labels; leave one of the two out")
+        folder = f"; for the folder of that name write ./{data}" if Path(data).exists() else ""
+        raise InputError(f"--labels {labels}: --data {data} has its own labels; leave one of the two out{folder}")
     if settings.image_size and is_built_in(data):
         raise InputError(f"--image-size {settings.image_size}: only for image files; {data} is taken as it is")
     if data == "digits":

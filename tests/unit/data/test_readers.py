@@ -226,3 +226,14 @@ def test_tables_and_arrays_that_do_not_go_together(tmp_path: Path) -> None:
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY")
     with pytest.raises(InputError, match=r"not a readable \.npy"):
         load_dataset(str(tmp_path / "broken.npy"), table)
+
+
+def test_a_folder_with_the_name_of_a_published_set_is_asked_for_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"--data svhn has its own labels; leave one of the two out$"):
+        load_dataset("svhn", "labels.csv")
+    (tmp_path / "svhn").mkdir()
+    with pytest.raises(InputError, match=r"for the folder of that name write \./svhn"):
+        load_dataset("svhn", "labels.csv")
