@@ -1,11 +1,14 @@
 """Files that a kill leaves whole: a new one takes the old one's place, a log grows by whole lines, a folder is claimed.
 
 A file is written to a hidden neighbour, synced to the disk and renamed over the old one, so a reader sees the file
-before or the file after. Errors name the file and what to do.
+before or the file after. The neighbour's name has the process id: of two processes that write one file each has its
+own, and the last one's stays. Errors name the file and what to do.
 """
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -14,18 +17,28 @@ from dpssl.errors import RunFolderError
 
 def replace_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill the file anew; folders on the way are made."""
-    unfinished = path.with_name(f".{path.name}.unfinished")  # a fixed name: what a kill leaves is overwritten next time
+    with replacing(path) as file:
+        write(file)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """What is written becomes `path` when all of it is, and goes if anything fails; folders on the way are made."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_what_kills_left(path)
         try:
             with unfinished.open("wb") as file:
-                write(file)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(unfinished, path)
         finally:
             unfinished.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
+    except RunFolderError:  # of a file that is written inside
+        raise
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -59,7 +72,8 @@ def claim(folder: Path) -> bool:
         return False
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make renames in the folder, and new files of it, outlast a power cut."""
     if os.name != "posix":  # Windows cannot open a folder, and journals the rename by itself
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -67,6 +81,28 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _remove_what_kills_left(path: Path) -> None:
+    """Unfinished neighbours of `path` whose process has ended."""
+    unfinished = re.compile(rf"\.{re.escape(path.name)}\.([0-9]{{1,9}})\.unfinished")
+    for name in os.listdir(path.parent):
+        found = unfinished.fullmatch(name)
+        if found and not _is_running(int(found[1])):
+            with suppress(FileNotFoundError, PermissionError):  # another was faster; Windows: it is open
+                (path.parent / name).unlink()
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":  # os.kill would end it; but there no file can be removed that is open
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 def _end_of_last_line(file: IO[bytes]) -> int:

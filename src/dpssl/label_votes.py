@@ -5,7 +5,6 @@ Soft labels are predicted and written a chunk of rows at a time: memory-mapped v
 
 import csv
 import io
-import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from dpssl.class_prior import class_prior
 from dpssl.config import LabelModelConfig
 from dpssl.constants import UNLABELED
-from dpssl.errors import InputError, RunFolderError
+from dpssl.disk import replacing
+from dpssl.errors import InputError
 from dpssl.label_model import VARIANTS, LabelModel, VoteTable, confidence_for, covered, read_votes
 from dpssl.label_model.votes import chunks
 from dpssl.run_folder import SOFT_LABELS, SOFT_LABELS_TABLE, RunFolder
@@ -113,11 +113,8 @@ def _read_labels(path: str, ids: RowIds, class_names: list[str] | None) -> NDArr
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"--labels {path}: cannot be read as a CSV file ({problem})") from None
     y = np.full(ids.n_rows, UNLABELED, dtype=np.int64)
-    lines = csv.DictReader(io.StringIO(text, newline=""))
-    if not {"id", "label"} <= set(lines.fieldnames or ()):
-        raise InputError(f"--labels {path}: needs the columns id and label; the first line has {lines.fieldnames}")
-    for entry in lines:
-        where = f"--labels {path}, line {lines.line_num}"
+    for line, entry in _entries(path, text):
+        where = f"--labels {path}, line {line}"
         id, label = entry["id"], entry["label"]
         if id is None or label is None:
             raise InputError(f"{where}: fewer cells than the first line has")
@@ -130,6 +127,21 @@ def _read_labels(path: str, ids: RowIds, class_names: list[str] | None) -> NDArr
             raise InputError(f"{where}: {id!r} has another label further up; keep one of them")
         y[rows[0]] = number
     return y
+
+
+def _entries(path: str, text: str) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """The last line and the cells of each row."""
+    lines = csv.DictReader(io.StringIO(text, newline=""))
+    read = 0
+    try:
+        if not {"id", "label"} <= set(lines.fieldnames or ()):
+            raise InputError(f"--labels {path}: needs the columns id and label; the first line has {lines.fieldnames}")
+        read = lines.line_num
+        for entry in lines:
+            read = lines.line_num
+            yield read, entry
+    except csv.Error as problem:  # the row begins below the last that was read; it may end thousands of lines on
+        raise InputError(f"--labels {path}, line {read + 1}: {problem}; is a quote left open there?") from None
 
 
 def _class_number(label: str, class_names: list[str] | None, where: str) -> int:
@@ -159,8 +171,8 @@ def _write_soft_labels(
     has_votes = np.empty(ids.n_rows, dtype=np.bool_)
     parts = list(chunks(ids.n_rows, max(votes.shape[1], n_classes)))
     with (
-        _replacing(folder.path(SOFT_LABELS_TABLE)) as csv_file,
-        _replacing(folder.path(SOFT_LABELS)) as npz_file,
+        replacing(folder.path(SOFT_LABELS_TABLE)) as csv_file,
+        replacing(folder.path(SOFT_LABELS)) as npz_file,
         zipfile.ZipFile(npz_file, "w") as archive,
     ):
         with _npy_member(archive, "soft_labels", (ids.n_rows, n_classes), np.dtype(np.float32)) as member:
@@ -191,21 +203,3 @@ def _npy_member(
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(member, header)
         yield member
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A hidden neighbour that becomes `path` when all is written, and goes if anything fails."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise RunFolderError(
-            f"{path}: cannot be written ({error.strerror or error}); free some space or choose another --out"
-        ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -101,6 +101,7 @@ class Run:
             progress=self.progress,
             track=limits.track,
         )
+        self.watch.stop_requested |= self.stop_requested  # a signal may have come before there was a watch to tell
         try:
             yield self.watch
             taken = round(self.watch.minutes(), 4)

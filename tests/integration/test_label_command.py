@@ -1,6 +1,7 @@
 """`dpssl label VOTES`: the label model on a file of votes, without images."""
 
 import csv
+import errno
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from dpssl import LabelModel, label_votes
 from dpssl.config import LabelModelConfig
+from dpssl.errors import RunFolderError
 from dpssl.label_model import DEFAULT_VARIANT
 from dpssl.run_folder import RunFolder
 
@@ -152,6 +154,8 @@ def test_row_numbers_are_ids_where_there_are_none(warm_cli: Any, arrays: dict[st
         ("id,label\nrow-0,cat\nrow-0,dog\n", "line 3: 'row-0' has another label further up"),
         ("id,label\nrow-0\n", "line 2: fewer cells"),
         ("", "needs the columns id and label"),
+        ('id,label\nrow-0,cat\nrow-1,"dog\n' + 20_000 * "row-2,cat\n", "line 3: field larger than field limit"),
+        ('id,"label\n' + 20_000 * "row-2,cat\n", "line 1: field larger than field limit"),
     ],
 )
 def test_unusable_labels_are_named(warm_cli: Any, votes_npz: Path, tmp_path: Path, labels: str, message: str) -> None:
@@ -221,6 +225,20 @@ def test_an_output_that_cannot_be_written_is_named(warm_cli: Any, votes_npz: Pat
     assert full.returncode == 2, full.stderr
     assert "cannot be written" in full.stderr or "cannot write" in full.stderr
     assert not {path.name for path in (tmp_path / "soft").iterdir()} & {"soft_labels.csv", "soft_labels.npz"}
+
+
+def test_a_disk_that_fills_up_is_told_once(votes_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive is written while the table is open; the error is the archive's alone."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
+    with pytest.raises(RunFolderError) as problem:
+        label_votes.label_vote_file(str(votes_npz), None, str(tmp_path / "soft"), LabelModelConfig())
+    archive = tmp_path / "soft" / "soft_labels.npz"
+    assert str(problem.value).startswith(f"{archive}: cannot be written (No space left on device); free some space")
+    assert os.listdir(tmp_path / "soft") == ["label_model.safetensors"]
 
 
 @pytest.mark.parametrize(

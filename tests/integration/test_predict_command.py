@@ -205,12 +205,17 @@ def test_exports_of_image_files(warm_cli: Any, run: Path, photos: Path, tmp_path
     done = warm_cli("export", run, "--to", "huggingface", "--out", tmp_path / "linked")
     assert done.returncode == 0, done.stderr
     links = list((tmp_path / "linked" / "images").iterdir())
+    n_labelled = len(RunFolder(run).read_soft_labels().ids)
+    assert len(links) == n_labelled > 0
     assert all(path.is_symlink() for path in links)
     assert {path.resolve() for path in links} <= {path.resolve() for path in photos.rglob("*.*")}
     assert warm_cli("export", run, "--to", "huggingface", "--copy", "--out", tmp_path / "copied").returncode == 0
-    assert not any(path.is_symlink() for path in (tmp_path / "copied" / "images").iterdir())
+    copies = list((tmp_path / "copied" / "images").iterdir())
+    assert len(copies) == n_labelled
+    assert not any(path.is_symlink() for path in copies)
     assert warm_cli("export", run, "--to", "label-studio", "--out", tmp_path / "tasks").returncode == 0
     tasks = json.loads((tmp_path / "tasks" / "tasks.json").read_text())
+    assert len(tasks) == n_labelled
     assert {task["data"]["image"] for task in tasks} == {
         f"/data/local-files/?d=photos/{t['data']['id']}" for t in tasks
     }

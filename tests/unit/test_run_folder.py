@@ -101,6 +101,43 @@ def test_a_killed_writer_leaves_a_whole_file(run: RunFolder, n_writes: int) -> N
     assert os.listdir(run.folder) == ["votes.npz"]  # what the kill left is gone after the next write
 
 
+def test_what_a_kill_left_goes_and_what_others_write_stays(run: RunFolder) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    run.path(f".votes.npz.{ended.pid}.unfinished").write_bytes(b"half")
+    others = {
+        f".votes.npz.{os.getppid()}.unfinished",
+        f".votes.npz.csv.{ended.pid}.unfinished",
+        ".votes.npz.unfinished",
+    }
+    for name in others:
+        run.path(name).write_bytes(b"half")
+    run.write_arrays("votes.npz", votes=np.zeros(2))
+    assert set(os.listdir(run.folder)) == {"votes.npz", *others}
+
+
+SUMMARY_WRITER = """
+import sys
+from dpssl.run_folder import RunFolder
+run = RunFolder.open(sys.argv[1])
+for number in range(300):
+    run.write_json("summary.json", {"writer": sys.argv[2], "numbers": [number] * 100})
+"""
+
+
+def test_two_writers_of_one_file_both_succeed(run: RunFolder) -> None:
+    """`dpssl evaluate` replaces summary.json without the lock, beside another that may."""
+    writers = [
+        subprocess.Popen([sys.executable, "-c", SUMMARY_WRITER, str(run.folder), name], stderr=subprocess.PIPE)
+        for name in ("one", "two")
+    ]
+    for writer in writers:
+        problem = writer.communicate()[1].decode()
+        assert writer.returncode == 0, problem
+    assert run.read_json("summary.json")["numbers"] == [299] * 100
+    assert os.listdir(run.folder) == ["summary.json"]
+
+
 def test_a_failed_write_leaves_the_file_before(run: RunFolder) -> None:
     run.write_json("summary.json", {"seed": 1})
     with pytest.raises(TypeError, match="not JSON serializable"):
@@ -114,7 +151,7 @@ def test_a_failed_write_leaves_the_file_before(run: RunFolder) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, the disk that is always full")
 def test_a_full_disk_is_named_and_the_file_before_stays(run: RunFolder) -> None:
     run.write_arrays("votes.npz", votes=np.zeros(3))
-    run.path(".votes.npz.unfinished").symlink_to("/dev/full")
+    run.path(f".votes.npz.{os.getpid()}.unfinished").symlink_to("/dev/full")
     with pytest.raises(
         RunFolderError, match=r"votes\.npz: cannot be written \(No space left on device\); free some space"
     ):

@@ -19,7 +19,7 @@ from dpssl.export.tables import csv_lines
 from dpssl.step_files import spreadsheet_text
 
 INDEX, METADATA = "index.csv", "metadata.csv"
-LINK, COPY = "link", "copy"
+COPY = "copy"
 
 
 def write_class_folders(rows: LabelRows, images: RunImages, folder: Path, mode: str) -> int:

@@ -1,7 +1,8 @@
 """Who may talk to the review page: an ASGI layer around the whole application.
 
 Nothing behind it sees a request that lacks the token, names another host (DNS rebinding), writes from another site's
-page, is larger than any page of ours sends, or comes faster than a person clicks.
+page, is larger than any page of ours sends, or comes faster than a person clicks. Those refused for who sends them are
+counted by themselves: no stranger can use up what the owner may ask.
 """
 
 import hmac
@@ -19,7 +20,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 TOKEN_HEADER = b"x-dpssl-token"
 MOST_BODY = 64 * 1024  # bytes; a page of decisions has about 2,000
-WRITES, READS = (50.0, 200.0), (1000.0, 4000.0)  # a second, and at once
+WRITES, READS, REFUSALS = (50.0, 200.0), (1000.0, 4000.0), (50.0, 200.0)  # a second, and at once
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -57,7 +58,7 @@ class Guard:
         self, app: App, token: str, hosts: frozenset[str], cookie: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.app, self.token, self.hosts, self.cookie = app, token.encode(), hosts, cookie
-        self.writes, self.reads = Rate(*WRITES, clock), Rate(*READS, clock)
+        self.writes, self.reads, self.refusals = (Rate(*rate, clock) for rate in (WRITES, READS, REFUSALS))
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -66,11 +67,11 @@ class Guard:
             raise RuntimeError(f"no {scope['type']} connections here")
         reads = scope["method"] in ("GET", "HEAD")
         headers = dict(scope["headers"])
-        if not (self.reads if reads else self.writes).allows():
+        problem = self._stranger(scope, headers) or ("" if reads else _foreign(scope, headers))
+        rate = self.refusals if problem else self.reads if reads else self.writes
+        if not rate.allows():
             return await _refuse(send, 429, "too many requests at once\n")
-        if problem := self._stranger(scope, headers):
-            return await _refuse(send, 403, problem)
-        if not reads and (problem := _foreign(scope, headers)):
+        if problem:
             return await _refuse(send, 403, problem)
         body = b"" if reads else await _whole_body(headers, receive)
         if body is None:

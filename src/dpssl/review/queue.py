@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpssl.label_model.votes import chunks
 from dpssl.report.contents import RunContents
 
 Rows = NDArray[np.int64]
@@ -113,9 +114,14 @@ def doubts(contents: RunContents) -> Floats:
 def vote_weights(contents: RunContents, rows: Rows) -> Floats:
     """(len(rows), C) the votes for each class, each counted by its confidence."""
     assert contents.votes is not None
-    votes, confidence = contents.votes.votes[rows], contents.votes.confidence[rows]
-    classes = range(len(contents.class_names))
-    return np.stack([np.where(votes == label, confidence, 0).sum(axis=1, dtype=np.float32) for label in classes], 1)
+    n_outcomes = 1 + len(contents.class_names)  # abstain is outcome 0
+    weights = np.empty((len(rows), n_outcomes - 1), dtype=np.float32)
+    for part in chunks(len(rows), max(contents.votes.votes.shape[1], n_outcomes)):
+        votes, confidence = contents.votes.votes[rows[part]], contents.votes.confidence[rows[part]]
+        outcomes = n_outcomes * np.arange(len(votes))[:, None] + 1 + votes  # one number for each image and outcome
+        sums = np.bincount(outcomes.ravel(), confidence.ravel(), minlength=n_outcomes * len(votes))
+        weights[part] = sums.reshape(-1, n_outcomes)[:, 1:]
+    return weights
 
 
 @dataclass(frozen=True)

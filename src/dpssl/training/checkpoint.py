@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from dpssl.disk import sync_folder
 from dpssl.errors import RunFolderError
 
 MANIFEST = "manifest.json"
@@ -51,11 +52,12 @@ class CheckpointStore:
             content = json.dumps({"step": step, "checksums": checksums, "notes": dict(notes)})
             manifest = {"content": content, "checksum": hashlib.sha256(content.encode()).hexdigest()}
             (draft / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-            for path in [*draft.iterdir(), draft]:
+            for path in draft.iterdir():
                 _flush(path)
+            sync_folder(draft)
             shutil.rmtree(final, ignore_errors=True)
             draft.rename(final)
-            _flush(self.folder)
+            sync_folder(self.folder)
         except (OSError, SafetensorError) as problem:  # safetensors reports a full disk as its own error
             shutil.rmtree(draft, ignore_errors=True)
             raise RunFolderError(
@@ -103,8 +105,5 @@ def _checksum(path: Path) -> str:
 
 
 def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with path.open("rb+") as file:  # Windows syncs no file that is open for reading alone
+        os.fsync(file.fileno())

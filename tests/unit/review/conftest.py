@@ -35,7 +35,7 @@ class Page:
 
         self.session = session
         self.app = make_app(session, TOKEN, LOOPBACK)
-        for rate in (self.app.reads, self.app.writes):  # time stands still
+        for rate in (self.app.reads, self.app.writes, self.app.refusals):  # time stands still
             rate.clock, rate._seen = lambda: 0.0, 0.0
 
     def get(self, path: str, **options: Any) -> Answer:

@@ -1,10 +1,13 @@
 """Which images are shown first, and that none is lost."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
+import pytest
 
-from dpssl.review.queue import Queue, doubts, spread_over_clusters
+from dpssl.label_model import votes as vote_files
+from dpssl.review.queue import Queue, doubts, spread_over_clusters, vote_weights
 from dpssl.step_files import SoftLabelFile, VoteFile
 
 
@@ -28,6 +31,25 @@ def test_doubt_is_entropy_and_conflict(make_run: Any) -> None:
     assert np.isclose(doubt[11], -(0.9 * np.log2(0.9) + 0.1 * np.log2(0.1)))
     assert np.isclose(doubt[12], 1 / 3)
     assert doubt[13] == 1
+
+
+@pytest.mark.parametrize("votes_at_a_time", [1, 50, 10**6])
+def test_votes_count_by_their_confidence(make_run: Any, monkeypatch: pytest.MonkeyPatch, votes_at_a_time: int) -> None:
+    monkeypatch.setattr(vote_files, "CHUNK_VOTES", votes_at_a_time)
+    made = make_run(class_names=tuple("abcde"))
+    votes = made.contents().votes
+    confidence = np.random.default_rng(0).uniform(0.01, 1, votes.votes.shape)
+    contents = made.contents(votes=dataclasses.replace(votes, confidence=confidence))
+    rows = contents.split.unlabeled[::-1]
+    expected = np.zeros((len(rows), 5))
+    for at, row in enumerate(rows):
+        for vote, sure in zip(contents.votes.votes[row], contents.votes.confidence[row], strict=True):
+            if vote >= 0:
+                expected[at, vote] += sure
+    weights = vote_weights(contents, rows)
+    assert weights.dtype == np.float32
+    np.testing.assert_array_equal(weights, expected.astype(np.float32))
+    assert vote_weights(contents, rows[:0]).shape == (0, 5)
 
 
 def test_every_unlabelled_image_is_in_the_order_once(make_run: Any) -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -151,6 +152,33 @@ def test_a_full_disk_is_named_and_the_checkpoint_before_stays(store: CheckpointS
     assert checkpoint is not None
     assert checkpoint.step == 1
     assert len(list(store.folder.iterdir())) == 1  # nothing half-written is left behind
+
+
+def test_where_folders_cannot_be_opened_checkpoints_are_saved(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows refuses to open a folder, and to sync a file that is open for reading alone."""
+    fcntl = pytest.importorskip("fcntl")
+    sync, open_handle = os.fsync, os.open
+
+    def open_file(path: Path, flags: int, *rest: Any, **options: Any) -> int:
+        if Path(path).is_dir():
+            raise PermissionError(13, "Permission denied", str(path))
+        return open_handle(path, flags, *rest, **options)
+
+    def sync_writable(handle: int) -> None:
+        if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(9, "Bad file descriptor")
+        sync(handle)
+
+    with monkeypatch.context() as windows:
+        windows.setattr(os, "open", open_file)
+        windows.setattr(os, "fsync", sync_writable)
+        windows.setattr(os, "name", "not posix")
+        store.save(1, files(1), {})
+    checkpoint = store.latest()
+    assert checkpoint is not None
+    assert checkpoint.step == 1
 
 
 WRITER = """

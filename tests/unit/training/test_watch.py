@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from dpssl import runs
+from dpssl.config import Config
 from dpssl.errors import RunFolderError
 from dpssl.progress import ProgressBar
 from dpssl.training.checkpoint import CheckpointStore
@@ -100,6 +102,23 @@ def test_a_request_to_stop_stops_with_a_checkpoint(tmp_path: Path, make_step: Ma
     with pytest.raises(StopRequested):
         asked.after_window("lfs", 8, {"loss": 1.0}, make_step().state, {})
     assert watch(tmp_path).begin("lfs", "title", 10, make_step().state)[0] == 8
+
+
+def test_a_signal_while_a_step_begins_is_not_lost(
+    make_step: MakeStep, make_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes after the step has looked for a request and before it has a watch to tell of one."""
+    made = make_run(files=())
+    run = runs.Run(made.folder, Config(), made.dataset, made.split, {}, progress=False)
+
+    def interrupted(*arguments: Any, **limits: Any) -> Watch:
+        run.stop()
+        return Watch(*arguments, **limits)
+
+    monkeypatch.setattr(runs, "Watch", interrupted)
+    with pytest.raises(StopRequested), run.step("lfs") as asked:
+        asked.after_window("lfs", 4, {"loss": 1.0}, make_step().state, {})
+    assert watch(made.folder.folder).has_checkpoint("lfs")
 
 
 def test_no_time_limit_by_default(tmp_path: Path, make_step: MakeStep) -> None:
