@@ -33,8 +33,8 @@ from dpssl.errors import InputError, RunFolderError
 from dpssl.label_model.together import common_labels, left_to_some, lost_pairs, surest, without_say
 from dpssl.pipeline import COMMON, ORACLE, SOFT_LABELS, noted_scores
 from dpssl.report.change import COMBINED, pairs_in_words
-from dpssl.run_folder import START, RunFolder, SoftLabelFile
-from dpssl.runs import PROGRESS, SPLIT, Run, change_config, derive_run, use_threads
+from dpssl.run_folder import SPLIT, START, RunFolder, SoftLabelFile
+from dpssl.runs import PROGRESS, Run, change_config, derive_run, use_threads
 from dpssl.training.precision import pick_device
 from dpssl.warm_start import BACKBONE
 

@@ -79,8 +79,8 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         labels = torch.from_numpy(given)
         if told := hours_ahead(self.config_, pixels, given, device):
             warnings.warn(
-                f"at the pace of its first steps this takes about {told} on a CPU; a GPU is made for it. Fewer steps and "
-                "a smaller network are faster: settings={'steps': …, 'depth': 10, 'width': 1}",
+                f"at the pace of its first steps this takes about {told} on a CPU; a GPU is made for it. Fewer steps "
+                "and a smaller network are faster: settings={'steps': …, 'depth': 10, 'width': 1}",
                 stacklevel=2,
             )
         bank = ImageBank.from_numpy(pixels, device)

@@ -22,7 +22,7 @@ from dpssl.disk import replacing
 from dpssl.errors import InputError
 from dpssl.label_model import VARIANTS, LabelModel, VoteTable, confidence_for, covered, read_votes
 from dpssl.label_model.votes import chunks
-from dpssl.run_folder import SOFT_LABELS, SOFT_LABELS_TABLE, RunFolder
+from dpssl.run_folder import SOFT_LABELS, SOFT_LABELS_TABLE, SPLIT, RunFolder
 from dpssl.step_files import SoftLabelFile, soft_label_table, string_array
 
 LARGEST_CLASS = 32767  # a mistyped class number would otherwise make that many classes
@@ -48,6 +48,9 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
         raise InputError(f"{source}: {problem}") from None
     model.save(folder.path("label_model.safetensors"))
     class_names = tuple(table.class_names or map(str, range(n_classes)))
+    if y is not None:  # they stand in every export
+        given = {str(ids[row : row + 1][0]): int(y[row]) for row in np.flatnonzero(y != UNLABELED).tolist()}
+        folder.write_json(SPLIT, {"labeled": given})
     n_covered = _write_soft_labels(folder, model, table.votes, confidence, ids, class_names)
     print(model.lf_summary())
     if table.lf_names:

@@ -30,6 +30,7 @@ __all__ = ["RunFolder", "SoftLabelFile", "VoteFile"]
 VOTES = "votes.npz"
 SOFT_LABELS = "soft_labels.npz"
 SOFT_LABELS_TABLE = "soft_labels.csv"
+SPLIT = "split.json"
 MADE_BY = {
     VOTES: "dpssl lfs",
     "lf_model.safetensors": "dpssl lfs",

@@ -27,13 +27,13 @@ from dpssl.data.table import Dataset
 from dpssl.errors import RunFolderError
 from dpssl.nets.backbones import check_backbone
 from dpssl.plan import minutes_for_step, seconds_to_train
-from dpssl.run_folder import RunFolder
+from dpssl.run_folder import SPLIT, RunFolder
 from dpssl.step_files import damaged_table
 from dpssl.training.distributed import anyone, is_writer, on_writer, share, writer_first
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import StopRequested, Watch
 
-IMAGES, SPLIT, PROGRESS = "images.json", "split.json", "progress.json"
+IMAGES, PROGRESS = "images.json", "progress.json"
 DAMAGED = "damaged.csv"
 Adapt = Callable[[Config, Dataset, Split], Config]  # the settings, when the data are known
 

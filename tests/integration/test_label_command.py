@@ -131,6 +131,11 @@ def test_labels_are_class_names_or_numbers(
         assert done.returncode == 0, done.stderr
         np.testing.assert_allclose(read_proba(tmp_path / name), model.predict_proba(arrays["votes"]), atol=1e-6)
         assert " of " in done.stdout.splitlines()[1], "accuracy on the labelled rows"
+        assert warm_cli("export", name, "--to", "csv", cwd=tmp_path).returncode == 0
+        with (tmp_path / name / "export" / "labels.csv").open(newline="", encoding="utf-8") as file:
+            exported = list(csv.DictReader(file))
+        assert [row["source"] for row in exported] == ["given"] * 60 + ["model"] * (N_ROWS - 60)
+        assert [row["label"] for row in exported[:60]] == [CLASSES[label] for label in known.values()]
 
 
 def test_row_numbers_are_ids_where_there_are_none(warm_cli: Any, arrays: dict[str, np.ndarray], tmp_path: Path) -> None:

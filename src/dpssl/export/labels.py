@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from dpssl.constants import UNLABELED
 from dpssl.errors import InputError, RunFolderError
 from dpssl.review.corrections import NO_CLASS, UNDECIDED, last_decisions, read_corrections
-from dpssl.run_folder import RunFolder
+from dpssl.run_folder import SPLIT, RunFolder
 
-SPLIT = "split.json"
 GIVEN, MODEL, NONE = "given", "model", ""
 
 
@@ -75,7 +74,7 @@ def read_labels(folder: RunFolder) -> LabelRows:
 
 
 def _given_labels(folder: RunFolder) -> dict[str, Any]:
-    """By id. A folder that `dpssl label VOTES` made has no split, hence no given labels."""
+    """By id. A folder that `dpssl label VOTES` made without `--labels` has none."""
     split = folder.read_json(SPLIT) if folder.has(SPLIT) else {"labeled": {}}
     labeled = split.get("labeled") if isinstance(split, dict) else None
     if not isinstance(labeled, dict):

@@ -64,8 +64,8 @@ def _few_steps(contents: RunContents) -> Iterator[Advice]:
     if contents.had_few_steps:
         yield Advice(
             "Look at the labels before you use them",
-            f"The run had {steps:,} steps, which are few for such pictures: it may be sure of labels that are no better "
-            "than chance. The pictures of each class below show whether it is. Train longer "
+            f"The run had {steps:,} steps, which are few for such pictures: it may be sure of labels that are no "
+            "better than chance. The pictures of each class below show whether it is. Train longer "
             f"(--steps {4 * steps}), on a GPU where they are photographs.",
         )
 
