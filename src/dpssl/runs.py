@@ -285,10 +285,11 @@ def use_threads(config: Config) -> None:
 
 def _environment(config: Config) -> dict[str, str]:
     """What networks are trained with here; an error where there is no such device."""
-    device = pick_device(config.run.device)
+    device, n_threads = pick_device(config.run.device), torch.get_num_threads()
+    on_cpu = f"cpu, {n_threads} thread{'' if n_threads == 1 else 's'}"
     return {
         "dpssl": __version__,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads",
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else on_cpu,
     }

@@ -51,7 +51,7 @@ def test_a_cell_that_is_cut_off_goes_on_to_the_same_figures(tmp_path: Path) -> N
     whole, cut = result(cell, tmp_path / "whole"), result(cell, tmp_path / "cut")
     assert without_minutes(whole["figures"]) == without_minutes(cut["figures"])
     assert whole["config"]["n_lfs"] == 6
-    assert whole["device"] == "cpu, 1 threads"
+    assert whole["device"] == "cpu, 1 thread"
     assert set(whole["figures"]["label_models"]) == {"majority", "triplet", "paper", "paper-without-regularizer"}
     share = whole["figures"]["label_models"]["majority"]["annotation_accuracy"]
     assert share == pytest.approx(whole["figures"]["majority_vote_accuracy"])

@@ -36,7 +36,7 @@ def write_done(tmp_path: Path) -> Callable[..., RunFolder]:
     folder = RunFolder(tmp_path / "cells")
 
     def write(cell: Cell, figures: dict[str, Any] | None = None, replaced: dict[str, Any] | None = None) -> RunFolder:
-        known = {"test_accuracy": 0.9, "annotation_accuracy": 0.8, "minutes": 0.5, "device": "cpu, 1 threads"}
+        known = {"test_accuracy": 0.9, "annotation_accuracy": 0.8, "minutes": 0.5, "device": "cpu, 1 thread"}
         write_result(folder, cell, settings_that_matter(cell.config()), known | (figures or {}), commit="abc")
         name = f"{cell.name}.json"
         if replaced:

@@ -38,7 +38,7 @@ def test_markdown(small_table: Table, results: dict[str, Any]) -> None:
         "- A small stand-in: scikit-learn's digits (8x8 pixels) and a Wide ResNet-10-1; the paper has no such "
         "numbers.\n"
         "- A note.\n"
-        "- 2 of 6 cells were run, 0.5 to 0.5 minutes each, on cpu, 1 threads.\n"
+        "- 2 of 6 cells were run, 0.5 to 0.5 minutes each, on cpu, 1 thread.\n"
         "- Failed: digits-40\\_uda\\_8-steps\\_seed-1 (a &lt;b> & c\\_d).\n"
         "- Not counted: x.json: is damaged; not counted.\n"
     )
