@@ -15,7 +15,9 @@ Four questions are put to the votes, none to the truth:
    class ℓ (`difficulty`); this is what makes the probabilities honest.
 
 Where confidences are given, the doubt that the LFs share is left standing (`shared_doubt`).
-EM runs on at most `rows_needed` weighted distinct rows (`row_sample`), so the fit's time and memory do not grow with n.
+EM runs on about `rows_needed` weighted distinct rows and all labelled ones (`row_sample`), so that its time and memory
+do not grow with the unlabelled rows. What does: a few passes over the votes to choose them, and with confidences three
+or four bytes a vote (`confidence_bins`, `_outcomes`).
 Labelled rows keep their label in every E step and may correct the probabilities afterwards (`calibration`).
 """
 
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN, UNLABELED
 from dpssl.label_model.calibration import apply_correction, fit_correction
-from dpssl.label_model.confidence import N_STEPS, confidence_steps, rank_confidences
+from dpssl.label_model.confidence import N_STEPS, Bins, confidence_bins, confidence_steps, rank_confidences
 from dpssl.label_model.dependence import copy_weights, count_agreement, dependence_weights
 from dpssl.label_model.difficulty import Difficulty, affords_difficulty
 from dpssl.label_model.em import (
@@ -50,7 +52,7 @@ from dpssl.label_model.em import (
 from dpssl.label_model.row_sample import WeightedRows, sample_rows
 from dpssl.label_model.shared_doubt import count_independent, shared_doubt, surest_rows, with_doubt
 from dpssl.label_model.vote_tables import Columns, Tables, columns_from_counts, find_columns
-from dpssl.label_model.votes import Bools, Floats, chunks
+from dpssl.label_model.votes import Bools, Floats, chunks, vote_dtype
 
 Ints = NDArray[np.int64]
 
@@ -96,9 +98,11 @@ class AdaptiveFit:
         tables = Tables(self.class_balance, self.says, self.silent, difficulty)
         model = Model(columns_from_counts(self.vote_count), tables, self.absence_weight, self.lf_weight)
         log_proba = np.empty((len(votes), len(self.class_balance)))
-        for rows in chunks(*votes.shape):
+        for rows in chunks(len(votes), max(votes.shape[1], log_proba.shape[1])):
             sure = None if confidence is None else confidence[rows]
-            found = apply_correction(_log_proba(model, _outcomes(votes[rows], sure, ranks)), self.slope, self.bias)
+            bins = None if sure is None or not ranks.size else confidence_bins(sure)
+            outcomes = _outcomes(votes[rows], bins, ranks, log_proba.shape[1])
+            found = apply_correction(_log_proba(model, outcomes), self.slope, self.bias)
             if sure is not None and self.n_independent:
                 found = with_doubt(found, shared_doubt(votes[rows], sure, self.surest, self.n_independent))
             log_proba[rows] = found
@@ -121,10 +125,12 @@ def fit_adaptive(
     an LF that may name one class from one that happened to; class_balance (C,) fixes π; sample_weight (n,).
     """
     n_lfs = votes.shape[1]
-    ranks = np.zeros((n_lfs, 0)) if confidence is None else rank_confidences(votes, confidence)
+    weight = np.ones(len(votes)) if sample_weight is None else sample_weight
+    bins = None if confidence is None else confidence_bins(confidence)
+    ranks = np.zeros((n_lfs, 0)) if bins is None else rank_confidences(votes, bins, weight)
     n_steps = 1 if confidence is None else N_STEPS
-    outcomes = _outcomes(votes, confidence, ranks)
-    rows = sample_rows(outcomes, n_classes * n_steps, y, sample_weight, rows_needed(n_classes))
+    outcomes = _outcomes(votes, bins, ranks, n_classes)
+    rows = sample_rows(outcomes, n_classes * n_steps, y, weight, rows_needed(n_classes))
     run = _learn(rows, n_classes, n_steps, specialties, class_balance)
     model = run.model
     slope, bias = _correction(model, rows)
@@ -147,7 +153,7 @@ def fit_adaptive(
         converged=run.converged,
         n_iter=run.n_iter,
         n_independent=0.0 if confidence is None else _count_independent(rows, n_steps, model.columns, specialties),
-        surest=0.0 if confidence is None else surest_rows(votes, confidence),
+        surest=0.0 if confidence is None else surest_rows(votes, confidence, weight),
     )
 
 
@@ -169,15 +175,16 @@ def find_specialists(vote_count: Floats, specialties: Bools | None) -> Bools:
     return np.asarray(missed | (named.sum(1) <= 1))
 
 
-def _outcomes(votes: NDArray[Any], confidence: NDArray[Any] | None, ranks: Floats) -> NDArray[Any]:
+def _outcomes(votes: NDArray[Any], bins: Bins | None, ranks: Floats, n_classes: int) -> NDArray[Any]:
     """Votes and steps of confidence as one number, v · S + s; the votes themselves without confidences."""
-    if confidence is None or ranks.shape[1] == 0:
+    if bins is None:
         return votes
-    outcomes = np.empty(votes.shape, dtype=np.int32)
+    dtype = vote_dtype(n_classes * N_STEPS)
+    outcomes = np.empty(votes.shape, dtype=dtype)
     for rows in chunks(*votes.shape):
-        part = np.asarray(votes[rows]).astype(np.int32)
-        steps = confidence_steps(part, confidence[rows], ranks)
-        outcomes[rows] = np.where(part == ABSTAIN, ABSTAIN, part * N_STEPS + steps)
+        part = np.asarray(votes[rows])
+        outcome = part.astype(dtype) * dtype(N_STEPS) + confidence_steps(part, bins[rows], ranks)
+        outcomes[rows] = np.where(part == ABSTAIN, dtype(ABSTAIN), outcome)
     return outcomes
 
 

@@ -43,6 +43,9 @@ class LFSummary:
             rows.append({"lf": lf, "specialties": np.flatnonzero(self.specialties[lf]).tolist(), **numbers})
         return rows
 
+    def __repr__(self) -> str:  # a notebook shows the table too
+        return str(self)
+
     def __str__(self) -> str:
         header = ["LF", "classes", "coverage", "overlaps", "conflicts", "est. accuracy", "± s.e.", "on labelled"]
         lines = [header]
@@ -68,13 +71,25 @@ def _class_list(classes: list[int]) -> str:
     return f"{shown},… ({len(classes)})" if len(classes) > 6 else shown or "none"
 
 
-def summarize_lfs(data: VoteData, predict_proba: Callable[[NDArray[Any], NDArray[Any] | None], Floats]) -> LFSummary:
-    """The LF table of the votes a model was fitted on; `predict_proba` gives that model's soft labels of some rows."""
-    sums = np.zeros((6, data.votes.shape[1]))
-    for rows in chunks(*data.votes.shape):
-        confidence = None if data.confidence is None else data.confidence[rows]
-        soft_labels = predict_proba(data.votes[rows], confidence)
-        sums += _count_rows(data.votes[rows], data.y[rows], data.sample_weight[rows], soft_labels)
+def summarize_lfs(
+    data: VoteData,
+    predict_proba: Callable[[NDArray[Any], NDArray[Any] | None], Floats],
+    soft_labels: Floats | None = None,
+) -> LFSummary:
+    """The LF table of the votes a model was fitted on.
+
+    `predict_proba` gives that model's soft labels of some rows; `soft_labels` holds those of all rows that were given
+    (see `VoteData.given_rows`), where they are known.
+    """
+    n_rows, n_lfs = data.votes.shape
+    sums = np.zeros((6, n_lfs))
+    for rows in chunks(n_rows, max(n_lfs, data.n_classes)):
+        votes = data.votes[rows]
+        if soft_labels is None:
+            proba = predict_proba(votes, None if data.confidence is None else data.confidence[rows])
+        else:
+            proba = soft_labels[rows if data.given_rows is None else data.given_rows[rows]]
+        sums += _count_rows(votes, data.y[rows], data.sample_weight[rows], proba)
     n_votes, overlaps, conflicts, expected_right, n_labeled, labeled_right = sums
     total = data.sample_weight.sum()
     accuracy = _ratio(expected_right, n_votes)

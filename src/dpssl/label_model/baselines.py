@@ -82,7 +82,7 @@ class TripletFit:
         by_vote = (own - self.log_odds[:, None, :]).reshape(n_lfs * n_classes, n_classes)
         prior_odds = np.log(self.class_balance) - np.log1p(-self.class_balance)
         log_proba = np.empty((len(votes), n_classes))
-        for rows in chunks(*votes.shape):
+        for rows in chunks(len(votes), max(votes.shape[1], n_classes)):
             odds = prior_odds + OneHotVotes(votes[rows], n_classes).sum_rows(by_vote)
             log_proba[rows], _ = log_normalize(-np.logaddexp(0.0, -odds))
         return log_proba

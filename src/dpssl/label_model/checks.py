@@ -8,7 +8,7 @@ one package. Do not call `eliminate_zeros()` on such a matrix.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class VoteData:
     sample_weight: Floats  # (n,) ≥ 0
     confidence: NDArray[np.float32] | None = None  # (n, K) in 0 … 1
     class_balance: Floats | None = None  # (C,) given class shares
+    given_rows: NDArray[np.int64] | None = None  # (n,) where they stood among the rows given; None: all, in order
 
     @property
     def dead_lfs(self) -> list[int]:
@@ -44,6 +45,17 @@ class VoteData:
     def unvoted_classes(self) -> list[int]:
         """Classes that nothing votes for."""
         return [int(label) for label in np.flatnonzero(self.n_votes.sum(0) == 0)]
+
+    def take(self, rows: NDArray[np.int64], weight: Floats) -> "VoteData":
+        """Some of the rows, with other weights."""
+        return replace(
+            self,
+            votes=self.votes[rows],
+            y=self.y[rows],
+            sample_weight=weight,
+            confidence=None if self.confidence is None else self.confidence[rows],
+            given_rows=rows if self.given_rows is None else self.given_rows[rows],
+        )
 
 
 def check_vote_data(
@@ -69,6 +81,16 @@ def check_vote_data(
         confidence=check_confidence(confidence, votes, n_classes),
         class_balance=check_class_balance(class_balance, n_classes),
     )
+
+
+def leave_out_weightless(data: VoteData, specialties_given: bool) -> VoteData:
+    """Without the rows of weight 0, whose votes do not tell an LF's specialties either."""
+    rows = np.flatnonzero(data.sample_weight > 0)
+    if len(rows) == len(data.votes):
+        return data
+    data = data.take(rows, data.sample_weight[rows])
+    n_votes = count_votes(data.votes, data.n_classes)
+    return replace(data, n_votes=n_votes, specialties=data.specialties if specialties_given else n_votes > 0)
 
 
 def check_table_size(variant: str, *shape: int) -> None:
@@ -234,12 +256,15 @@ def check_confidence(confidence: Any, votes: Votes, n_classes: int) -> NDArray[n
         array = np.take_along_axis(array, at_vote, axis=2)[:, :, 0]
     if array.shape != votes.shape:
         raise InputError(f"confidence has shape {array.shape} but votes have {votes.shape}; give one number per vote")
-    numbers = array.astype(np.float32) * np.float32(1 / 255 if array.dtype == np.uint8 else 1.0)
+    numbers = array.astype(np.float32)
+    if array.dtype == np.uint8:
+        numbers *= np.float32(1 / 255)
     bad = ~((numbers >= 0) & (numbers <= 1 + 1e-3))  # float16 probabilities round a little above 1
-    if (bad & ~silent).any():
+    if bad.any() and (bad & ~silent).any():
         row, lf = np.argwhere(bad & ~silent)[0]
         raise InputError(
             f"confidence[{row}, {lf}] is {array[row, lf]}; give the probability of that vote, between 0 and 1"
         )
-    unknown = silent & (bad | (not knows_silence))
-    return np.where(unknown, np.float32(0), np.minimum(numbers, np.float32(1)))
+    np.minimum(numbers, np.float32(1), out=numbers)
+    numbers[silent & bad if knows_silence else silent] = 0
+    return numbers

@@ -57,7 +57,7 @@ class DawidSkeneFit:
         base, by_vote = _linear_form(self.class_balance, self.log_table)
         n_classes = len(self.class_balance)
         log_proba = np.empty((len(votes), n_classes))
-        for rows in chunks(*votes.shape):
+        for rows in chunks(len(votes), max(votes.shape[1], n_classes)):
             log_proba[rows], _ = log_normalize(base + OneHotVotes(votes[rows], n_classes).sum_rows(by_vote))
         return log_proba
 
@@ -178,7 +178,7 @@ class _Parts:
         self._kept = list(self._make()) if votes.size <= CACHED_VOTES else None
 
     def _make(self) -> Iterator[tuple[slice, OneHotVotes]]:
-        for rows in chunks(*self._votes.shape):
+        for rows in chunks(len(self._votes), max(self._votes.shape[1], self._n_classes)):
             yield rows, OneHotVotes(self._votes[rows], self._n_classes)
 
     def __iter__(self) -> Iterator[tuple[slice, OneHotVotes]]:

@@ -158,13 +158,15 @@ def infer_states(
     highest = evidence.max(1)  # (n,)
     as_other = votes.total @ per_vote[:, OTHER].T  # (n, H)
     scale = (as_other.T + bound[:, TRUTH] + bound[:, LOOK_ALIKE]).max(0) + states.max()  # (n,)
-    likelihood = np.exp(evidence - highest[:, None])  # (n, C)
+    relative = evidence - highest[:, None]  # (n, C)
+    likelihood, at_votes = np.exp(relative), relative.ravel()[votes.cells]  # (n, C), (pairs,)
     joint = np.empty((n_levels, *evidence.shape))
     alikes = []
     for h in range(n_levels):
-        level = np.exp(as_other[:, h] + bound[h, LOOK_ALIKE] + states[:, :, h].max() - scale)  # (n,)
-        np.multiply(likelihood, level[:, None], out=joint[h])
-        joint[h].ravel()[votes.cells] *= np.exp(votes.count @ gain[h, TRUTH])
+        log_level = as_other[:, h] + bound[h, LOOK_ALIKE] + states[:, :, h].max() - scale  # (n,)
+        np.multiply(likelihood, np.exp(log_level)[:, None], out=joint[h])
+        # Hundreds of votes for a class: e^gain alone overflows where e^level underflows.
+        joint[h].ravel()[votes.cells] = np.exp(at_votes + log_level[votes.rows] + votes.count @ gain[h, TRUTH])
         if has_alikes:
             alikes.append(_Alikes.of(difficulty, states[:, :, h], votes, gain[h, LOOK_ALIKE], bound[h, LOOK_ALIKE]))
             joint[h] *= alikes[h].summed

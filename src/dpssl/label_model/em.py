@@ -17,6 +17,7 @@ from dpssl.label_model.difficulty import (
     N_LEVELS,
     RowStates,
     SharedCounts,
+    affords_difficulty,
     count_states,
     infer_states,
     log_normalizers,
@@ -78,8 +79,9 @@ class Batch:
 
 def make_batches(rows: WeightedRows, columns: Columns, lf_weight: Floats, n_steps: int) -> list[Batch]:
     """Rows of outcomes in batches of bounded size."""
-    n_classes = columns.code.shape[1]
-    size = max(1, CHUNK_CELLS // (n_classes * N_LEVELS))
+    n_lfs, n_classes = columns.code.shape
+    n_levels = N_LEVELS if affords_difficulty(n_classes, n_lfs) else 1
+    size = max(1, CHUNK_CELLS // (n_classes * n_levels))
     starts = range(0, len(rows.weight), size)
     return [_make_batch(rows, slice(start, start + size), columns, lf_weight, n_steps) for start in starts]
 
@@ -231,7 +233,7 @@ def predictive_score(model: Model, batches: Iterable[Batch]) -> float:
     columns, tables = model.columns, model.tables
     says = np.zeros((len(tables.balance), len(tables.balance)))  # (y, v)
     np.add.at(says.T, columns.vote[columns.used], tables.says[columns.used])
-    says /= says.sum(1, keepdims=True)
+    says /= np.maximum(says.sum(1, keepdims=True), 1e-300)  # nobody may vote at all
     step = EStep(model)
     score = weight = 0.0
     for batch in batches:

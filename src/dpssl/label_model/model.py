@@ -20,11 +20,12 @@ from dpssl.label_model.checks import (
     check_specialties,
     check_vote_data,
     check_votes,
+    leave_out_weightless,
 )
 from dpssl.label_model.storage import load_header, load_part, save_parts
-from dpssl.label_model.tally import VoteTally, count_rows_once, tally_votes
+from dpssl.label_model.tally import VoteTally, rows_once, tally_votes
 from dpssl.label_model.variants import DEFAULT_VARIANT, FittedModel, find_variant, make_settings
-from dpssl.label_model.votes import Bools, Floats, Votes, count_votes, covered, read_votes, unanimous_votes
+from dpssl.label_model.votes import Bools, Floats, Votes, chunks, count_votes, covered, read_votes, unanimous_votes
 
 UNANIMOUS_MARGIN = 1e-6  # by how much (relative) a unanimous class is made to win where the model disagrees
 TIE = 1e-9  # class probabilities this close are tied
@@ -71,19 +72,20 @@ class LabelModel:
         confidence: (n, K) the probability each LF gave to its vote.
         specialties: (K, C) bool, the classes each LF may vote for; read off the votes when not given.
         class_balance: (C,) the class shares, where they are known; learnt otherwise.
-        sample_weight: (n,) how often each row counts.
+        sample_weight: (n,) how often each row counts; a row of weight 0 is one that is left out.
         """
         variant = find_variant(self.variant)
         settings = make_settings(self.variant, self.settings)
         _warn_of_unused_confidence(self.variant, confidence)
         votes, confidence, specialties = _read_file(votes, confidence, specialties)
         data = check_vote_data(votes, self.n_classes, y, confidence, specialties, class_balance, sample_weight)
+        self._n_given = len(data.votes)
+        data = leave_out_weightless(data, specialties is not None)
         _warn_about_gaps(data)
         if not variant.uses_confidence:
             data = dataclasses.replace(data, confidence=None)
-        if data.confidence is None:
-            rows, labels, weight = count_rows_once(data.votes, data.y, data.sample_weight)
-            data = dataclasses.replace(data, votes=rows, y=labels, sample_weight=weight)
+        if data.confidence is None and (once := rows_once(data.votes, data.y, data.sample_weight)):
+            data = data.take(*once)
         self.fitted_: FittedModel = variant.fit(data, settings)
         self.specialties_: Bools = data.specialties
         self._specialties_given = specialties is not None
@@ -157,13 +159,17 @@ class LabelModel:
         return votes, check_confidence(confidence, votes, n_classes)
 
     def _soft_labels(self, votes: NDArray[Any], confidence: NDArray[Any] | None) -> Floats:
-        log_proba = self.fitted_.predict_log_proba(votes, confidence)
-        if self.respect_unanimous:
-            _let_unanimous_win(log_proba, unanimous_votes(votes))
-        proba: Floats = np.exp(log_proba - log_proba.max(axis=1, keepdims=True))
-        proba[~covered(votes)] = self.class_balance_
-        proba /= proba.sum(axis=1, keepdims=True)
-        return proba
+        soft_labels = np.empty((len(votes), len(self.class_balance_)))
+        for rows in chunks(len(votes), max(votes.shape[1], soft_labels.shape[1])):
+            part, sure = votes[rows], None if confidence is None else confidence[rows]
+            proba = self.fitted_.predict_log_proba(part, sure)
+            if self.respect_unanimous:
+                _let_unanimous_win(proba, unanimous_votes(part))
+            proba -= proba.max(axis=1, keepdims=True)
+            np.exp(proba, out=proba)
+            proba[~covered(part)] = self.class_balance_
+            np.divide(proba, proba.sum(axis=1, keepdims=True), out=soft_labels[rows])
+        return soft_labels
 
     def predict(
         self,
@@ -199,27 +205,41 @@ class LabelModel:
         tied = _tied_classes(proba)
         return float((tied[known, truth[known]] / tied[known].sum(axis=1)).mean())
 
-    def lf_summary(self) -> LFSummary:
+    def lf_summary(self, soft_labels: Any = None) -> LFSummary:
         """The table of labeling functions on the votes the model was fitted on.
+
+        soft_labels: (n, C) what `predict_proba` gave for those very rows and confidences, where the caller has it: a
+            table without it predicts all of them again. After `partial_fit` the rows are those of `tally_`.
 
         Made at the first call, or by `save`; until then the model refers to those votes, so leave them as they are.
         """
         self._require_fitted()
         if not isinstance(self._summary, LFSummary):
-            self._summary = summarize_lfs(self._summary, self._soft_labels)
+            labels = None if soft_labels is None else self._check_soft_labels(soft_labels)
+            self._summary = summarize_lfs(self._summary, self._soft_labels, labels)
         return self._summary
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model as safetensors, its settings as JSON in the metadata."""
+    def _check_soft_labels(self, soft_labels: Any) -> Floats:
+        array = np.asarray(soft_labels)
+        if array.shape != (self._n_given, int(self.n_classes)) or array.dtype.kind != "f":
+            raise InputError(
+                f"soft_labels have shape {array.shape} and type {array.dtype}; give what predict_proba returns for the "
+                f"votes that the model was fitted on, ({self._n_given}, {self.n_classes})"
+            )
+        return array
+
+    def save(self, path: str | Path, soft_labels: Any = None) -> None:
+        """Write the fitted model as safetensors, settings as JSON in the metadata; soft_labels: see `lf_summary`."""
+        fitted = self._require_fitted()
         header = {
             "n_classes": int(self.n_classes),
             "variant": self.variant,
             "settings": dataclasses.asdict(make_settings(self.variant, self.settings)),
             "respect_unanimous": self.respect_unanimous,
             "specialties_given": self._specialties_given,
-            "fitted": type(self._require_fitted()).__name__,
+            "fitted": type(fitted).__name__,
         }
-        save_parts(path, header, {"model": self._require_fitted(), "summary": self.lf_summary()})
+        save_parts(path, header, {"model": fitted, "summary": self.lf_summary(soft_labels)})
 
     @classmethod
     def load(cls, path: str | Path) -> "LabelModel":

@@ -73,7 +73,7 @@ class PaperFit:
         potential = make_potential(self.potential, torch.from_numpy(self.theta), torch.from_numpy(self.specialties))
         log_prior = torch.from_numpy(self.class_balance).log()
         log_proba = np.empty((len(votes), len(self.class_balance)))
-        for rows in chunks(*votes.shape):
+        for rows in chunks(len(votes), max(votes.shape[1], len(self.class_balance))):
             joint = log_joint(OneHotVotes(votes[rows], len(self.class_balance)), potential, log_prior)
             log_proba[rows] = torch.log_softmax(joint, dim=1).numpy()
         return log_proba

@@ -1,12 +1,12 @@
-"""Step 2: a bounded number of weighted rows that stand for all of them, so that fitting costs the same at any size.
+"""Step 2: a bounded number of weighted rows that stand for all of them, so that EM costs the same at any size.
 
 Identical rows are counted once. Where more distinct rows remain than a fit needs, a row is kept with probability
 p = min(1, t · count) and weighs count / p (Horvitz–Thompson), so that sums over rows stay unbiased; frequent rows are
 always kept. What decides is a hash of the row's content in which labeling functions are known by their vote counts,
 not by their position: the choice is deterministic and depends on the order of neither rows nor LFs.
 
-Three passes over chunks of the votes (count, find frequent rows, collect) and memory that does not grow with n: any
-array that can be sliced by rows will do, a memory map included.
+Three passes over chunks of the votes (count, find frequent rows, collect) and memory that grows with the labelled rows,
+which are all kept, but not with n. Any array that can be sliced by rows will do, a memory map included.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ Hashes = NDArray[np.uint64]
 
 BUCKET_BITS = 20  # frequent rows are found by counting hashes in 2^20 buckets
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # increments and multipliers of SplitMix64 (Steele et al. 2014)
+UP_FROM = 1 / np.pi  # added before rounding down: sums of round weights, exact or not, lie on no such border
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -43,7 +44,7 @@ def sample_rows(
 
     outcomes (n, K) with values in -1 … n_outcomes - 1; y (n,) or None; weight (n,) or None.
     """
-    keys = _outcome_keys(outcomes, n_outcomes)  # (K, n_outcomes + 1)
+    keys = _outcome_keys(outcomes, n_outcomes, weight)  # (K, n_outcomes + 1)
     n_buckets = 1 << BUCKET_BITS
     bucket_weight = np.zeros(n_buckets)
     for rows in chunks(*outcomes.shape):
@@ -64,16 +65,16 @@ def sample_rows(
     return _merge_all(found)
 
 
-def _outcome_keys(outcomes: NDArray[Any], n_outcomes: int) -> Hashes:
-    """One random-looking number per LF and outcome; LFs with equal vote counts share theirs."""
+def _outcome_keys(outcomes: NDArray[Any], n_outcomes: int, weight: Floats | None) -> Hashes:
+    """One random-looking number per LF and outcome; LFs with equal (weighted) vote counts share theirs."""
     n_lfs = outcomes.shape[1]
-    counts = np.zeros((n_lfs, n_outcomes + 1), dtype=np.int64)
+    counts = np.zeros((n_lfs, n_outcomes + 1))
     for rows in chunks(*outcomes.shape):
-        part = np.asarray(outcomes[rows])
+        part, part_weight = np.asarray(outcomes[rows]), _part(weight, rows)
         for k in range(n_lfs):
-            counts[k] += np.bincount(part[:, k].astype(np.int64) + 1, minlength=n_outcomes + 1)
+            counts[k] += np.bincount(part[:, k].astype(np.int64) + 1, part_weight, n_outcomes + 1)
     identity = np.zeros(n_lfs, dtype=np.uint64)
-    for column in counts.T.astype(np.uint64):
+    for column in np.floor(counts.T + UP_FROM).astype(np.uint64):
         identity = _mix(identity + column)
     keys: Hashes = _mix(identity[:, None] + GOLDEN * np.arange(1, n_outcomes + 2, dtype=np.uint64))
     keys[:, 0] = 0  # an abstention adds nothing

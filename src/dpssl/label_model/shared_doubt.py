@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN
 from dpssl.label_model.dependence import effective_lfs
-from dpssl.label_model.votes import Bools, Floats
+from dpssl.label_model.votes import Bools, Floats, chunks
 
 SUREST = 0.99
-MOST_ROWS = 100_000  # that c* is found from
 TINY = 1e-12
 
 
@@ -29,11 +28,22 @@ def count_independent(votes: NDArray[Any], specialties: Bools, weight: Floats) -
     return float(effective[effective > 0].mean()) if effective.any() else 1.0
 
 
-def surest_rows(votes: NDArray[Any], confidence: NDArray[Any]) -> float:
-    """c*, from votes and confidences (n, K): what one row in a hundred exceeds."""
-    some = slice(None, None, -(-len(votes) // MOST_ROWS) or 1)
-    mean = _mean_confidence(np.asarray(votes[some]), np.asarray(confidence[some]))
-    return float(np.quantile(mean, SUREST)) if len(mean) else 1.0
+def surest_rows(votes: NDArray[Any], confidence: NDArray[Any], weight: Floats) -> float:
+    """c*, from votes and confidences (n, K) and row weights (n,): what one row in a hundred exceeds.
+
+    With all W = Σ weight rows in a line by their c, the mean over the stretch of length 1 that begins at .99 (W - 1).
+    For weights of 1 that is numpy's quantile, and a weight of m is m rows.
+    """
+    mean = np.empty(len(votes))
+    for rows in chunks(*votes.shape):
+        mean[rows] = _mean_confidence(np.asarray(votes[rows]), np.asarray(confidence[rows]))
+    order = np.argsort(mean)
+    ends = np.cumsum(weight[order])
+    if not len(ends) or ends[-1] <= 0:
+        return 1.0
+    begin = SUREST * max(ends[-1] - 1, 0.0)
+    inside = np.diff(ends.clip(begin, begin + 1), prepend=begin)  # (n,) what of each row's weight lies in the stretch
+    return float(inside @ mean[order] / inside.sum())
 
 
 def shared_doubt(votes: NDArray[Any], confidence: NDArray[Any], surest: float, n_independent: float) -> Floats:

@@ -1,7 +1,8 @@
 """Step 2 in parts: rows of votes that several calls or workers counted, merged into what one fit would have seen.
 
-Every model's result depends on the distinct rows of votes and labels and on their weights alone, not on their order, so
-these are sufficient statistics of any of them: a worker tallies its shard, tallies add up, and one fit follows.
+Every model's result depends on the distinct rows (votes, labels, confidences) and on their weights alone, not on their
+order, and a weight of m is m rows. So these are sufficient statistics of any of them: a worker tallies its shard,
+tallies add up, and one fit follows.
 
     total = tally_votes(shard_1, n_classes) + tally_votes(shard_2, n_classes)
     LabelModel(n_classes).fit(total.votes, total.y, total.confidence, sample_weight=total.sample_weight)
@@ -66,20 +67,19 @@ def tally_votes(
     )
 
 
-def count_rows_once(
-    votes: Votes, y: NDArray[np.int64], sample_weight: Floats
-) -> tuple[Votes, NDArray[np.int64], Floats]:
-    """Merge identical rows into weighted ones where that saves a quarter of them or more."""
+def rows_once(votes: Votes, y: NDArray[np.int64], sample_weight: Floats) -> tuple[NDArray[np.int64], Floats] | None:
+    """One row of each group of identical ones and the group's weight; None where that saves less than a quarter."""
     if len(votes) > MOST_ROWS_TO_COMPARE:
-        return votes, y, sample_weight
+        return None
     distinct = distinct_rows(votes, y)
     if len(distinct.first) > 0.75 * len(votes):
-        return votes, y, sample_weight
-    weight = np.bincount(distinct.inverse, sample_weight, len(distinct.first)).astype(np.float64)
-    return votes[distinct.first], y[distinct.first], weight
+        return None
+    return distinct.first, np.bincount(distinct.inverse, sample_weight, len(distinct.first)).astype(np.float64)
 
 
 def _count_once(tally: VoteTally) -> VoteTally:
-    if tally.confidence is not None:
+    once = rows_once(tally.votes, tally.y, tally.sample_weight) if tally.confidence is None else None
+    if once is None:
         return tally
-    return VoteTally(*count_rows_once(tally.votes, tally.y, tally.sample_weight))
+    first, weight = once
+    return VoteTally(tally.votes[first], tally.y[first], weight)

@@ -11,11 +11,9 @@ caller passes it to `fit`.
 """
 
 import csv
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN, UNLABELED
-from dpssl.errors import InputError
+from dpssl.errors import UNREADABLE_NPZ, InputError
 
 Votes = NDArray[np.signedinteger[Any]]
 Floats = NDArray[np.float64]
@@ -32,13 +30,8 @@ Bools = NDArray[np.bool_]
 ID_COLUMNS = ("id", "ids")
 OTHER_SEPARATORS = (";", "\t", "|")
 LABEL_COLUMNS = ("y", "label")
-PARQUET_ROWS = 1 << 16  # rows read at a time
+PARQUET_ROWS, CSV_ROWS = 1 << 16, 1 << 14  # rows read at a time
 CHUNK_VOTES = 1 << 22  # votes handled at a time: a few tens of MB, whatever the number of rows
-# What numpy and zipfile raise for bytes that are no plain arrays, found by flipping every byte of such files.
-NO_PLAIN_ARRAYS = (
-    OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
-    tokenize.TokenError,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,9 +70,9 @@ def count_votes(votes: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
     return counts.reshape(n_lfs, n_classes + 1)[:, 1:]  # outcome 0 is abstain
 
 
-def chunks(n_rows: int, n_lfs: int) -> Iterator[slice]:
-    """Row ranges of bounded size that cover all rows in order."""
-    size = max(1, CHUNK_VOTES // max(1, n_lfs))
+def chunks(n_rows: int, width: int) -> Iterator[slice]:
+    """Row ranges of bounded size that cover all rows in order; width is that of the widest array made of them."""
+    size = max(1, CHUNK_VOTES // max(1, width))
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 
@@ -109,7 +102,7 @@ def _read_npz(path: Path) -> VoteTable:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except NO_PLAIN_ARRAYS as error:
+    except UNREADABLE_NPZ as error:
         raise InputError(
             f"{path}: damaged or not a plain .npz file ({error}); write it again with numpy.savez"
         ) from error
@@ -130,27 +123,43 @@ def _read_npz(path: Path) -> VoteTable:
 def _read_npy(path: Path) -> VoteTable:
     try:
         return VoteTable(votes=np.load(path, mmap_mode="r", allow_pickle=False))
-    except NO_PLAIN_ARRAYS as error:
+    except UNREADABLE_NPZ as error:
         raise InputError(
             f"{path}: damaged or not a plain .npy file ({error}); write it again with numpy.save"
         ) from error
 
 
 def _read_csv(path: Path) -> VoteTable:
+    """Block by block: a cell takes 50 bytes as text and 2 as a vote."""
+    parts: list[VoteTable] = []
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
+            rows = csv.reader(file)
+            header, start = next(rows, []), 0
+            while cells := list(islice(rows, CSV_ROWS)):
+                parts.append(_csv_part(path, header, start, cells))
+                start += len(cells)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a readable CSV file ({error})") from error
-    if len(rows) < 2:
+    if not parts:
         raise InputError(f"{path}: no rows of votes below the header")
-    header, cells = rows[0], rows[1:]
+    ids = [part.ids for part in parts if part.ids is not None]
+    labels = [part.y for part in parts if part.y is not None]
+    return VoteTable(
+        votes=np.concatenate([part.votes for part in parts]),
+        ids=np.concatenate(ids) if ids else None,
+        y=np.concatenate(labels) if labels else None,
+        lf_names=parts[0].lf_names,
+    )
+
+
+def _csv_part(path: Path, header: list[str], start: int, cells: list[list[str]]) -> VoteTable:
     if len(header) == 1 and any(mark in header[0] for mark in OTHER_SEPARATORS):
         raise InputError(f"{path}: one column, {header[0]!r}; separate columns by commas")
-    for number, row in enumerate(cells, start=2):
+    for number, row in enumerate(cells, start=start):
         if len(row) != len(header):
-            raise InputError(f"{path}, line {number}: {len(row)} cells, but the header has {len(header)}")
-    filler = _ColumnFiller(path, header, len(cells), np.int16)
+            raise InputError(f"{path}, {place(path, number)}: {len(row)} cells, but the header has {len(header)}")
+    filler = _ColumnFiller(path, header, len(cells), np.int16, first_row=start)
     filler.fill(0, [np.array(column) for column in zip(*cells, strict=True)])
     return filler.table()
 
@@ -190,8 +199,10 @@ def _arrow_column(column: Any) -> NDArray[Any]:
 class _ColumnFiller:
     """Named columns, some rows at a time, into the arrays of a VoteTable."""
 
-    def __init__(self, path: Path, names: list[str], n_rows: int, dtype: type[np.signedinteger[Any]]) -> None:
-        self._path, self._names = path, names
+    def __init__(
+        self, path: Path, names: list[str], n_rows: int, dtype: type[np.signedinteger[Any]], first_row: int = 0
+    ) -> None:
+        self._path, self._names, self._first_row = path, names, first_row
         self._lf_names = [name for name in names if name.lower() not in ID_COLUMNS + LABEL_COLUMNS]
         if not self._lf_names or not n_rows:
             raise InputError(f"{path}: no column or no row of votes (columns: {', '.join(names) or 'none'})")
@@ -200,15 +211,15 @@ class _ColumnFiller:
         self._ids: list[str] | None = [] if any(name.lower() in ID_COLUMNS for name in names) else None
 
     def fill(self, start: int, columns: list[NDArray[Any]]) -> None:
-        lf = 0
+        lf, first = 0, self._first_row + start  # where the rows stand in the file
         for name, column in zip(self._names, columns, strict=True):
             rows = slice(start, start + len(column))
             if self._ids is not None and name.lower() in ID_COLUMNS:
                 self._ids.extend(map(str, column))
             elif self._y is not None and name.lower() in LABEL_COLUMNS:
-                self._y[rows] = _class_numbers(self._path, name, start, column)
+                self._y[rows] = _class_numbers(self._path, name, first, column)
             else:
-                self._votes[rows, lf] = _class_numbers(self._path, name, start, column)
+                self._votes[rows, lf] = _class_numbers(self._path, name, first, column)
                 lf += 1
 
     def table(self) -> VoteTable:
@@ -221,7 +232,7 @@ def _class_numbers(path: Path, name: str, start: int, column: NDArray[Any]) -> N
     if column.dtype.kind in "iu":
         numbers = column
     else:
-        numbers = np.array([_number(value) for value in column]) if column.dtype.kind in "OUS" else column
+        numbers = _numbers(column) if column.dtype.kind in "OUS" else column
         numbers = np.where(np.isnan(numbers), float(ABSTAIN), numbers)
     bad = (numbers != np.floor(numbers)) | (np.abs(numbers) > 32767)
     if bad.any():
@@ -236,6 +247,16 @@ def _class_numbers(path: Path, name: str, start: int, column: NDArray[Any]) -> N
 def place(path: Path, row: int) -> str:
     """Where a row, counted from 0, stands in a file: by line in a text with a header, else by its number."""
     return f"line {row + 2}" if path.suffix == ".csv" else f"row {row}"
+
+
+def _numbers(column: NDArray[Any]) -> Floats:
+    """A column of text, at once where all its cells are empty or numbers."""
+    if column.dtype.kind == "U":
+        try:
+            return np.where(column == "", str(ABSTAIN), column).astype(np.float64)
+        except ValueError:
+            pass  # blanks, or a cell that is no number: cell by cell
+    return np.array([_number(value) for value in column])
 
 
 def _number(value: Any) -> float:

@@ -39,7 +39,7 @@ class WeightedVoteFit:
     def predict_log_proba(self, votes: NDArray[Any], confidence: NDArray[Any] | None = None) -> Floats:
         """log P(y | row), (n, C). `confidence` is not used by this model."""
         log_proba = np.empty((len(votes), len(self.class_balance)))
-        for rows in chunks(*votes.shape):
+        for rows in chunks(len(votes), max(votes.shape[1], len(self.class_balance))):
             part = np.asarray(votes[rows])
             row, lf = np.nonzero(part != ABSTAIN)
             score = np.tile(np.log(self.class_balance), (len(part), 1))

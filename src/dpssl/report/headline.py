@@ -1,7 +1,9 @@
 """The numbers a report opens with, each with its meaning in a sentence."""
 
 from dataclasses import dataclass
+from statistics import median
 
+from dpssl.report.advice import ONE_VOICE
 from dpssl.report.contents import RunContents
 from dpssl.report.names import percent, probability, rough
 
@@ -23,7 +25,6 @@ def headlines(contents: RunContents) -> list[Headline]:
     found: list[Headline] = []
     if labels is not None:
         sure = labels.confidence >= SURE
-        doubt = " After so few steps they may be far from the truth." if contents.had_few_steps else ""
         wrong = float(labels.expected_wrong.sum())
         found += [
             Headline(
@@ -40,7 +41,7 @@ def headlines(contents: RunContents) -> list[Headline]:
                     if wrong >= 1
                     else "By their own probabilities, hardly a label is wrong."
                 )
-                + doubt,
+                + _doubt(contents),
             ),
             Headline(
                 f"Sure at {100 * SURE:.0f} %",
@@ -69,3 +70,13 @@ def headlines(contents: RunContents) -> list[Headline]:
         if summary.get(key) is not None:
             found.append(Headline(name, percent(summary[key]), meaning, needs_truth=True))
     return found
+
+
+def _doubt(contents: RunContents) -> str:
+    """Why the labels' own probabilities say too little of what is wrong, where that is known."""
+    if contents.had_few_steps:
+        return " After so few steps they may be far from the truth."
+    effective = [n for n in contents.summary.get("effective_lfs_per_class") or [] if n > 0]
+    if effective and median(effective) < ONE_VOICE:
+        return " Likely more: the labeling functions err together."
+    return ""

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from dpssl.label_model import em
-from dpssl.label_model.difficulty import LOOK_ALIKE, OTHER, TRUTH, expected_counts, log_normalizers
+from dpssl.label_model.class_votes import count_class_votes
+from dpssl.label_model.difficulty import (
+    LOOK_ALIKE,
+    OTHER,
+    TRUTH,
+    expected_counts,
+    infer_states,
+    log_normalizers,
+)
 from dpssl.label_model.em import EStep, add_difficulty, make_batches, run_em, start_model
 from dpssl.label_model.row_sample import WeightedRows
 from dpssl.label_model.vote_tables import find_columns, table_parts
@@ -64,6 +72,25 @@ def test_the_posterior_and_likelihood_match_the_sum_over_states(model):
     slow = np.array([slow_joint(model, row).sum((1, 2)) for row in votes])
     np.testing.assert_allclose(np.exp(inferred.log_likelihood), slow.sum(1), rtol=1e-6)
     np.testing.assert_allclose(inferred.joint.sum(0), slow / slow.sum(1, keepdims=True), atol=1e-7)
+
+
+@pytest.mark.parametrize("n_votes", [(160, 0, 30), (160, 0, 0), (80, 80, 1), (3, 0, 0)])
+def test_more_votes_for_a_class_than_an_exponential_holds(model, n_votes):
+    """e^gain of 160 votes overflows: no row of the fit may have so many, but one that is predicted may."""
+    difficulty, states = model.tables.difficulty, EStep(model).states
+    classes = np.arange(N_CLASSES)
+    votes = count_class_votes(1, N_CLASSES, 1, 0 * classes, classes, np.array(n_votes, dtype=float))
+    evidence = np.array([[-20.0, -10.0, 0.0]])
+    log_joint = np.full((N_CLASSES, N_CLASSES, len(difficulty.level_share)), -np.inf)
+    for y, m, h in np.ndindex(states.shape):
+        alike = difficulty.look_alikes[y, m]
+        role = [TRUTH if v == y else LOOK_ALIKE if v == alike else OTHER for v in classes]
+        log_joint[y, alike, h] = states[y, m, h] + evidence[0, y] + difficulty.boost[h, role] @ n_votes
+    by_class = np.logaddexp.reduce(log_joint, axis=(1, 2))
+    inferred = infer_states(difficulty, states, evidence, votes, np.array([-1]), np.ones(1))
+    expected = np.exp(by_class - np.logaddexp.reduce(by_class))
+    np.testing.assert_allclose(inferred.joint.sum((0, 1)), expected, atol=1e-9)
+    assert inferred.log_likelihood[0] == pytest.approx(np.logaddexp.reduce(by_class))
 
 
 def test_rows_of_votes_are_a_distribution(model):

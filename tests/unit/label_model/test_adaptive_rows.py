@@ -66,6 +66,21 @@ def test_chunks_of_a_memory_map_give_the_same_rows(votes, tmp_path, monkeypatch)
     assert {row.tobytes() for row in mapped.outcomes} == {row.tobytes() for row in whole.outcomes}
 
 
+def test_a_weight_is_that_many_rows(votes):
+    distinct, count = np.unique(votes, axis=0, return_counts=True)
+    repeated = sample_rows(votes, 3, None, None, 700)
+    weighted = sample_rows(distinct, 3, None, count.astype(np.float64), 700)
+    order = [np.lexsort(rows.outcomes.T) for rows in (repeated, weighted)]
+    np.testing.assert_array_equal(repeated.outcomes[order[0]], weighted.outcomes[order[1]])
+    np.testing.assert_allclose(repeated.weight[order[0]], weighted.weight[order[1]])
+
+
+def test_the_order_of_fractions_does_not_choose(votes):
+    weight = np.random.default_rng(2).integers(1, 10, len(votes)) / 10
+    first, second = (sample_rows(votes[::by], 3, None, weight[::by], 700) for by in (1, -1))
+    assert {row.tobytes() for row in first.outcomes} == {row.tobytes() for row in second.outcomes}
+
+
 def test_rows_without_weight_are_left_out(votes):
     weight = np.zeros(len(votes))
     weight[:10] = 2.0

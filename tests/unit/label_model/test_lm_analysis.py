@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpssl import LabelModel
+from dpssl.errors import InputError
 from dpssl.label_model import effective_lfs, reliability_table
 from dpssl.label_model.baselines import fit_triplets
 from dpssl.label_model.checks import check_vote_data
@@ -34,6 +35,28 @@ def test_lf_table_counts_merged_rows_and_weights():
     weighted = LabelModel(2, "majority").fit(VOTES, sample_weight=np.full(5, 3.0)).lf_summary()
     assert whole.to_dicts() == weighted.to_dicts()
     assert whole.n_votes.tolist() == [12.0, 9.0, 3.0]
+
+
+@pytest.mark.parametrize("with_confidence", [False, True])
+def test_lf_table_from_soft_labels_that_are_known(with_confidence, world, tmp_path):
+    """Rows that are merged or left out must meet their own soft labels, in `lf_summary` and in `save`."""
+    votes, weight = world.votes, np.arange(len(world.votes)) % 3
+    confidence = np.random.default_rng(0).uniform(0.3, 1.0, votes.shape) if with_confidence else None
+    predicted, known, saved = (LabelModel(4).fit(votes, world.y, confidence, sample_weight=weight) for _ in range(3))
+    soft_labels = predicted.predict_proba(votes, confidence)
+    for name, values in vars(known.lf_summary(soft_labels)).items():
+        np.testing.assert_allclose(values, getattr(predicted.lf_summary(), name), rtol=1e-9, err_msg=name)
+    saved.save(tmp_path / "model.safetensors", np.full(soft_labels.shape, 0.25, dtype=np.float32))
+    loaded = LabelModel.load(tmp_path / "model.safetensors")
+    np.testing.assert_allclose(loaded.lf_summary().estimated_accuracy, 0.25, err_msg="taken as they are")
+
+
+def test_soft_labels_of_other_rows_are_refused():
+    model = LabelModel(2, "majority").fit(VOTES)
+    with pytest.raises(InputError, match=r"soft_labels have shape \(4, 2\) .* fitted on, \(5, 2\)"):
+        model.lf_summary(np.full((4, 2), 0.5))
+    with pytest.raises(InputError, match="type int64"):
+        model.lf_summary(np.ones((5, 2), dtype=np.int64))
 
 
 def test_the_printed_table_is_aligned():

@@ -136,7 +136,8 @@ def test_dead_lfs_and_unvoted_classes_are_named():
 
 def test_before_fit():
     model = LabelModel(3)
-    for use in (lambda: model.predict_proba(VOTES), lambda: model.lf_summary(), lambda: model.class_balance_):
+    uses = (lambda: model.predict_proba(VOTES), model.lf_summary, lambda: model.class_balance_, lambda: model.save("x"))
+    for use in uses:
         with pytest.raises(InputError, match="not fitted; call fit"):
             use()
 

@@ -12,7 +12,9 @@ import scipy.sparse
 from dpssl import LabelModel
 from dpssl.errors import InputError
 from dpssl.label_model import VARIANTS, covered
+from dpssl.label_model import votes as votes_module
 
+USES_CONFIDENCE = [name for name, variant in VARIANTS.items() if variant.uses_confidence]
 pytestmark = pytest.mark.filterwarnings("ignore:variant .* does not use confidence")
 
 
@@ -99,6 +101,59 @@ def test_a_weight_is_that_many_rows(variant, world):
     weighted = LabelModel(4, variant).fit(votes, sample_weight=times).predict_proba(votes)
     repeated = LabelModel(4, variant).fit(np.repeat(votes, times, axis=0)).predict_proba(votes)
     np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+
+
+@pytest.mark.parametrize("variant", USES_CONFIDENCE)
+def test_a_weight_is_that_many_rows_with_their_confidences(variant, world):
+    """The unsure rows are there more often: ranks of confidences and what counts as sure must go by that."""
+    votes, rng = world.votes[:400], np.random.default_rng(0)
+    unsure = rng.random(400) < 0.5
+    confidence = rng.uniform(0.3, 1.0, votes.shape) - 0.25 * unsure[:, None]
+    times = np.where(unsure, 5, 1)
+    weighted = LabelModel(4, variant).fit(votes, None, confidence, sample_weight=times)
+    repeated = LabelModel(4, variant).fit(
+        np.repeat(votes, times, axis=0), confidence=np.repeat(confidence, times, axis=0)
+    )
+    expected = repeated.predict_proba(votes, confidence)
+    np.testing.assert_allclose(weighted.predict_proba(votes, confidence), expected, atol=1e-6)
+    once = LabelModel(4, variant).fit(votes, None, confidence).predict_proba(votes, confidence)
+    assert variant != "adaptive" or np.abs(once - expected).max() > 1e-3, "weights that change nothing test nothing"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_row_of_weight_0_is_left_out(variant, world):
+    """Its votes, its confidences, and the class that an LF names there alone."""
+    votes, rng = world.votes[:300].copy(), np.random.default_rng(0)
+    votes[:100] = rng.integers(0, 4, (100, votes.shape[1]))
+    confidence = rng.uniform(0.3, 1.0, votes.shape)
+    confidence[:100] = 1.0
+    with_them = LabelModel(4, variant).fit(votes, None, confidence, sample_weight=np.arange(300) >= 100)
+    without = LabelModel(4, variant).fit(votes[100:], None, confidence[100:])
+    np.testing.assert_array_equal(with_them.specialties_, without.specialties_)
+    assert not with_them.specialties_.all()
+    expected = without.predict_proba(votes[100:], confidence[100:])
+    np.testing.assert_allclose(with_them.predict_proba(votes[100:], confidence[100:]), expected, atol=1e-9)
+    assert str(with_them.lf_summary()) == str(without.lf_summary())
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rows_are_predicted_a_few_at_a_time_for_many_classes_too(variant, world, monkeypatch):
+    model = LabelModel(100, variant, respect_unanimous=False)
+    with pytest.warns(UserWarning, match="votes for class"):
+        model.fit(world.votes[:200])
+    whole = model.predict_proba(world.votes[:50])
+    seen, kind = [], type(model.fitted_)
+    predict = kind.predict_log_proba
+
+    def spy(self, votes, confidence=None):
+        seen.append(len(votes))
+        return predict(self, votes, confidence)
+
+    monkeypatch.setattr(kind, "predict_log_proba", spy)
+    monkeypatch.setattr(votes_module, "CHUNK_VOTES", 700)
+    np.testing.assert_allclose(model.predict_proba(world.votes[:50]), whole, atol=1e-12)
+    assert seen == [7] * 7 + [1], "700 cells are 7 rows of 100 classes, not 58 rows of 12 LFs"
+    np.testing.assert_allclose(np.exp(predict(model.fitted_, world.votes[:50])).argmax(1), whole.argmax(1))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

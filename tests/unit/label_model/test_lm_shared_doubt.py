@@ -31,8 +31,19 @@ def test_without_doubt_nothing_changes() -> None:
 def test_the_surest_rows_are_one_in_a_hundred() -> None:
     votes = np.zeros((1001, 3), dtype=int)
     confidence = np.repeat(np.linspace(0, 1, 1001)[:, None], 3, 1)
-    assert surest_rows(votes, confidence) == pytest.approx(0.99)
-    assert surest_rows(votes[:0], confidence[:0]) == 1
+    assert surest_rows(votes, confidence, np.ones(1001)) == pytest.approx(0.99)
+    assert surest_rows(votes[:0], confidence[:0], np.ones(0)) == 1
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 7, 150, 1234])
+def test_surest_rows_are_numpys_quantile_and_count_their_weights(n_rows: int) -> None:
+    random = np.random.default_rng(n_rows)
+    votes, confidence = np.zeros((n_rows, 2), dtype=int), np.repeat(random.random((n_rows, 1)), 2, 1)
+    assert surest_rows(votes, confidence, np.ones(n_rows)) == pytest.approx(np.quantile(confidence[:, 0], 0.99))
+    times = random.integers(0, 4, n_rows) + (n_rows == 1)
+    repeated = np.quantile(np.repeat(confidence[:, 0], times), 0.99)
+    assert surest_rows(votes, confidence, times.astype(float)) == pytest.approx(repeated)
+    assert surest_rows(votes, confidence, np.full(n_rows, 0.1 / n_rows)) == pytest.approx(confidence.mean())
 
 
 def test_copies_are_one_and_independent_ones_many() -> None:

@@ -46,6 +46,25 @@ def test_npy_is_memory_mapped(tmp_path):
     assert isinstance(read_votes(tmp_path / "x.npy").votes, np.memmap)
 
 
+def test_a_csv_file_is_read_in_blocks(tmp_path, monkeypatch):
+    """Ids of any length, empty and blank cells, and the line of a bad cell beyond the first block."""
+    monkeypatch.setattr(votes_module, "CSV_ROWS", 2)
+    path = tmp_path / "votes.csv"
+    path.write_text("id,a,y,b\nx,0,1,\ny,1,, 2 \nlonger,  ,-1,1.0\nz,nan,0,3\nlast,2,1,-1\n")
+    table = read_votes(path)
+    np.testing.assert_array_equal(table.votes, [[0, -1], [1, 2], [-1, 1], [-1, 3], [2, -1]])
+    assert table.votes.dtype == np.int16
+    assert table.ids.tolist() == ["x", "y", "longer", "z", "last"]
+    assert table.y.tolist() == [1, -1, -1, 0, 1]
+    assert table.lf_names == ["a", "b"]
+    path.write_text("a,b\n" + "0,1\n" * 4 + "0,cat\n")
+    with pytest.raises(InputError, match="line 6, column 'b': cat is not a class number"):
+        read_votes(path)
+    path.write_text("a,b\n" + "0,1\n" * 3 + "0\n")
+    with pytest.raises(InputError, match="line 5: 1 cells, but the header has 2"):
+        read_votes(path)
+
+
 def test_csv(tmp_path):
     path = tmp_path / "votes.csv"
     path.write_text("id,keyword,regex,y\n7,0,,1\n8, 1 ,-1,\n9,,2.0,-1\n")

@@ -63,6 +63,15 @@ def test_a_short_run_is_not_believed_however_sure_it_is(healthy: RunContents) ->
     assert titles(advise(long, None)) == "Check 1 label that you gave"
 
 
+@pytest.mark.parametrize(("effective", "told"), [([1.1, 1.0, 0.0, 2.0], True), ([2.0, 3.0], False), (None, False)])
+def test_labels_of_one_voice_are_not_counted_by_their_own_word_alone(
+    healthy: RunContents, effective: list[float] | None, told: bool
+) -> None:
+    contents = replace(healthy, summary=healthy.summary | {"effective_lfs_per_class": effective})
+    (confidence,) = (item for item in headlines(contents) if item.name == "Mean confidence")
+    assert confidence.meaning.endswith("Likely more: the labeling functions err together.") is told
+
+
 def test_a_run_of_another_system_is_not_sent_to_refine(healthy: RunContents) -> None:
     soft_labels = healthy.soft_labels.soft_labels.copy()
     soft_labels[1] = (0.9, 0.05, 0.05)
