@@ -3,6 +3,7 @@
     python benchmarks/harness.py fixmatch-250 --seeds 1 2          # FixMatch beside its published curve
     python benchmarks/harness.py traps-40 --backbone-weights warm.safetensors    # one thing changed at a time
     python benchmarks/harness.py gap-40 --backbone-weights warm.safetensors --seeds 12   # from FixMatch to step 1
+    python benchmarks/harness.py svhn-16 --data svhn16.npz --device cpu --seeds 1 2      # small enough for a CPU
     python benchmarks/harness.py my_runs.json --data cifar10.npz   # [["name", "dp-ssl", {"steps": 5000}], ...]
 
 Every run trains by the package's own code on the package's own split. After each window the averaged weights predict
@@ -54,6 +55,15 @@ PROPAGATED = {**ZOOMED, "steps": 6000, "propagation_steps": 3000, "mcl_gradient"
 KEPT = {**PROPAGATED, "rescale_start": True, "heads_first": 200}
 EVEN = {**KEPT, "class_prior": "labels"}
 SPARED = {**EVEN, "weak_gradient": False}
+# SVHN at half its side, for a CPU: twenty minutes a run on one busy thread.
+HALVED = {
+    **{"n_labels": 250, "steps": 8000, "batch_size": 32, "unlabeled_ratio": 6, "window": 1000, "compile": False},
+    **{"depth": 10, "width": 1, "strides": [1, 2, 2], "learning_rate": 0.06, "ema_decay": 0.998},
+    **{"flip": False, "interpolation": "bilinear"},
+}
+HALVED_LFS = {**HALVED, "n_lfs": 30, "mcl_max_steps": 200, "pseudo_labels": "consensus"}
+LIMITED = {"adaptive_threshold": True, "least_threshold": 0.9, "most_threshold": 0.95}
+LIMITS = ("least_threshold=0.9", "most_threshold=0.95")
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [
@@ -117,6 +127,15 @@ PLANS: dict[str, list[Job]] = {
         ("the same, slow centres", DP_SSL, {**SPARED, "propagation_thresholds": True, "center_rate": 0.1}),
         ("no propagation, rescaled, heads first", DP_SSL, {**KEPT, "propagation_steps": 0}),
         ("FixMatch, rescaled", "fixmatch", {**LONGER, **RESNET_18, "zoom": 1.6, "rescale_start": True}),
+    ],
+    # Do thresholds that follow the classes cost DP-SSL as much on SVHN as they cost FreeMatch? docs/reproduce.md
+    "svhn-16": [
+        ("DP-SSL, fixed threshold", DP_SSL, HALVED_LFS),
+        ("DP-SSL, adaptive threshold within .9 and .95", DP_SSL, {**HALVED_LFS, **LIMITED}),
+        ("FixMatch", "fixmatch", HALVED),
+        ("FreeMatch within .9 and .95", "freematch", {**HALVED, "method_settings": LIMITS}),
+        ("Mean Teacher", "mean-teacher", HALVED),
+        ("Supervised", "supervised", HALVED),
     ],
 }
 N_WATCHED = 5000

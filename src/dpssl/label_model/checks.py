@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN, UNLABELED
 from dpssl.errors import InputError
-from dpssl.label_model.votes import Bools, Floats, Votes, count_votes, read_votes, vote_dtype
+from dpssl.label_model.votes import (
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    Bools,
+    Floats,
+    Votes,
+    count_votes,
+    read_votes,
+    vote_dtype,
+)
 
 LARGEST_TABLE = 1 << 28  # numbers in one table: 2 GiB of float64
 
@@ -119,6 +128,8 @@ def check_votes(votes: Any, n_classes: int) -> Votes:
         votes = read_votes(votes).votes
     if hasattr(votes, "tocsr"):
         votes = _dense(votes, n_classes)
+    if hasattr(votes, "iloc") and hasattr(votes, "columns"):
+        votes = _of_frame(votes)
     array = np.asarray(votes)
     if array.ndim != 2:
         raise InputError(
@@ -154,6 +165,16 @@ def _check_whole_numbers(array: NDArray[Any]) -> None:
             f"row {row} has the vote {array[row, lf]:g} from labeling function {lf}; votes are whole class numbers "
             "(probabilities go into `confidence`)"
         )
+
+
+def _of_frame(frame: Any) -> NDArray[np.float64]:
+    """The votes of a pandas DataFrame, read as a file with these columns is: a missing cell abstains."""
+    names = [name for name in frame.columns if str(name).lower() not in ID_COLUMNS + LABEL_COLUMNS]
+    try:
+        array = frame[names].to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as problem:
+        raise InputError(f"votes: a column of the DataFrame holds no class numbers ({problem})") from None
+    return np.where(np.isnan(array), float(ABSTAIN), array)
 
 
 def _dense(votes: Any, n_classes: int) -> NDArray[Any]:

@@ -9,6 +9,7 @@ import scipy.sparse
 
 from dpssl.errors import InputError
 from dpssl.label_model import votes as votes_module
+from dpssl.label_model.checks import check_votes
 from dpssl.label_model.votes import covered, read_votes, unanimous_votes
 
 VOTES = np.array([[0, 1, -1], [1, 1, 0], [-1, -1, -1]], dtype=np.int8)
@@ -149,3 +150,20 @@ def test_covered():
 def test_unanimous_votes():
     votes = np.array([[0, 0, -1], [1, 0, -1], [2, -1, -1], [-1, -1, -1], [2, 2, 2]], dtype=np.int8)
     assert unanimous_votes(votes).tolist() == [0, -1, -1, -1, 2]
+
+
+def test_a_frame_is_read_as_its_file_is():
+    """Missing cells abstain, nullable integers too; ids and labels are no votes."""
+    frame = pd.DataFrame(
+        {
+            "id": ["a", "b", "c"],
+            "rule": [0.0, np.nan, 2.0],
+            "model": pd.array([1, None, 2], dtype="Int64"),
+            "label": [0, 1, 2],
+        }
+    )
+    assert check_votes(frame, 3).tolist() == [[0, 1], [-1, -1], [2, 2]]
+    with pytest.raises(InputError, match="a column of the DataFrame holds no class numbers"):
+        check_votes(pd.DataFrame({"rule": ["cat", "dog"]}), 3)
+    with pytest.raises(InputError, match=r"votes are empty \(shape \(3, 0\)\)"):
+        check_votes(frame[["id"]], 3)
