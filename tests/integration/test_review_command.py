@@ -42,6 +42,17 @@ def test_it_serves_the_printed_address_and_ends_on_a_signal(warm_cli: Any, run: 
     assert command.returncode == 0
 
 
+def test_of_another_system_it_says_what_becomes_of_decisions(warm_cli: Any, tmp_path: Path) -> None:
+    fast = ("--steps", 2, "--threads", 1, "--report", "false", "--device", "cpu")
+    assert warm_cli("fit", "--method", "fixmatch", *fast, "--out", tmp_path / "fit").returncode == 0
+    command = warm_cli.start("review", tmp_path / "fit")
+    try:
+        wait_for(command, r"Review: http")
+    finally:
+        command.send(signal.SIGINT)
+    assert "cannot be refined; what you decide stands in its exports" in command.stderr
+
+
 def test_another_review_of_the_run_is_refused(warm_cli: Any, run: Path) -> None:
     from dpssl.review.corrections import LOCK
     from dpssl.run_folder import RunFolder

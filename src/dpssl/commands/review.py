@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dpssl.commands.command import Command
+from dpssl.config import DP_SSL
 from dpssl.errors import InputError
 
 NEEDED = ("fastapi", "uvicorn")
@@ -25,6 +26,12 @@ def run_review(chosen: dict[str, Any]) -> int:
     if not run.folder.has(SOFT_LABELS):
         raise InputError(f"{chosen['source']}: has no labels to review yet; finish it with `dpssl resume`")
     contents = read_contents(run.folder, run.config, run.environment, run.dataset, run.split)
+    if run.config.baseline.method != DP_SSL:
+        print(
+            f"note: a run of `dpssl fit --method {run.config.baseline.method}` cannot be refined; what you decide stands "
+            "in its exports",
+            file=sys.stderr,
+        )
     print(f"putting {len(run.dataset.ids):,} images in order of usefulness", file=sys.stderr)
     with suppress(KeyboardInterrupt):  # the way it ends
         serve(contents, chosen["who"] or _user(), chosen["host"], chosen["port"])
