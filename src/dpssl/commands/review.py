@@ -28,8 +28,8 @@ def run_review(chosen: dict[str, Any]) -> int:
     contents = read_contents(run.folder, run.config, run.environment, run.dataset, run.split)
     if run.config.baseline.method != DP_SSL:
         print(
-            f"note: a run of `dpssl fit --method {run.config.baseline.method}` cannot be refined; what you decide stands "
-            "in its exports",
+            f"note: a run of `dpssl fit --method {run.config.baseline.method}` cannot be refined; what you decide "
+            "stands in its exports",
             file=sys.stderr,
         )
     print(f"putting {len(run.dataset.ids):,} images in order of usefulness", file=sys.stderr)
