@@ -128,7 +128,7 @@ PLANS: dict[str, list[Job]] = {
         ("no propagation, rescaled, heads first", DP_SSL, {**KEPT, "propagation_steps": 0}),
         ("FixMatch, rescaled", "fixmatch", {**LONGER, **RESNET_18, "zoom": 1.6, "rescale_start": True}),
     ],
-    # Do thresholds that follow the classes cost DP-SSL as much on SVHN as they cost FreeMatch? docs/reproduce.md
+    # Do thresholds that follow the classes cost anything on SVHN? docs/reproduce.md
     "svhn-16": [
         ("DP-SSL, fixed threshold", DP_SSL, HALVED_LFS),
         ("DP-SSL, adaptive threshold within .9 and .95", DP_SSL, {**HALVED_LFS, **LIMITED}),
