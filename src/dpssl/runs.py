@@ -6,6 +6,7 @@ checkpoints, the settings all of them were made with in config.toml, which carri
 
 import math
 import platform
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from dpssl.training.precision import pick_device
 from dpssl.training.watch import StopRequested, Watch
 
 IMAGES, PROGRESS = "images.json", "progress.json"
+GIVEN_LABELS = "given_labels"  # and the suffix of the table
 DAMAGED = "damaged.csv"
 Adapt = Callable[[Config, Dataset, Split], Config]  # the settings, when the data are known
 
@@ -150,6 +152,7 @@ def start_run(
     # config.toml first: a folder that has it can be resumed, everything else follows from it
     write_config(folder, config, environment)
     _note_images(folder, everything, describe_images(config.data.data, everything))
+    _keep_label_table(folder, config.data.labels)
     folder.write_json(SPLIT, split_to_json(dataset, split))
     return run
 
@@ -160,7 +163,7 @@ def _read(config: Config, progress: bool) -> tuple[Dataset, Dataset, Split]:
     check_backbone(config.backbone)
     use_threads(config)
     pick_device(config.run.device)  # an error where there is no such device
-    everything = writer_first(lambda: _load(config, config.data.data, progress and is_writer()))
+    everything = writer_first(lambda: _load(config, config.data.data, config.data.labels, progress and is_writer()))
     dataset, split = split_as_asked(everything, config.data, config.run.seed)
     check_on_data(config, dataset, split)
     return everything, dataset, split
@@ -186,6 +189,7 @@ def derive_run(
     folder = RunFolder.create(out)
     run = Run(folder, config, dataset, split, environment, folder.lock(), parent.progress)
     _note_images(folder, dataset, parent.folder.read_json(IMAGES))
+    _keep_label_table(folder, _label_table(parent.folder, config.data.labels))
     folder.write_json(SPLIT, split_to_json(dataset, split))
     prepare(folder)
     write_config(run.folder, run.config, run.environment)
@@ -211,8 +215,20 @@ def _note_images(folder: RunFolder, dataset: Dataset, description: dict[str, Any
     folder.write_json(IMAGES, description)
 
 
-def _load(config: Config, data: str, progress: bool) -> Dataset:
-    return load_dataset(data, config.data.labels, config.data, config.run.threads, progress)
+def _load(config: Config, data: str, labels: str, progress: bool) -> Dataset:
+    return load_dataset(data, labels, config.data, config.run.threads, progress)
+
+
+def _keep_label_table(folder: RunFolder, labels: str) -> None:
+    """A copy of the file that `--labels` names: the run outlives it."""
+    if labels:
+        shutil.copyfile(labels, folder.path(GIVEN_LABELS + Path(labels).suffix))
+
+
+def _label_table(folder: RunFolder, labels: str) -> str:
+    """Where the table that `--labels` names is now: there, or where it was moved or deleted, in the run folder."""
+    kept = folder.path(GIVEN_LABELS + Path(labels).suffix)
+    return str(kept) if labels and kept.is_file() and not Path(labels).is_file() else labels
 
 
 def use_config(run: Run, config: Config) -> None:
@@ -267,8 +283,8 @@ def _same_images(folder: RunFolder, config: Config, progress: bool) -> Dataset:
     data = config.data.data
     recorded = folder.read_json(IMAGES) if folder.has(IMAGES) else None
     if recorded is not None:
-        data = place_of_images(recorded["data"], data)
-    dataset = _load(config, data, progress)
+        data = place_of_images(recorded["data"], data, folder.path(IMAGES))
+    dataset = _load(config, data, _label_table(folder, config.data.labels), progress)
     found = describe_images(data, dataset)
     if recorded is None:  # killed as it was started
         _note_images(folder, dataset, found)

@@ -169,3 +169,30 @@ def test_data_check(warm_cli: Any, photos: Path, tmp_path: Path) -> None:
     failed = warm_cli("data", "check", "photos", "--labels", "nowhere.csv", cwd=tmp_path)
     assert failed.returncode == 2
     assert failed.stderr == "dpssl data: --labels nowhere.csv: no such file\n"
+
+
+def test_a_run_outlives_its_table_of_labels(run_photos: Any, warm_cli: Any, tmp_path: Path) -> None:
+    assert run_photos("--out", "run").returncode == 0
+    (tmp_path / "labels.csv").unlink()
+    before = (tmp_path / "run" / "soft_labels.csv").read_bytes()
+    for words in (("evaluate",), ("label", "--redo")):
+        done = warm_cli(words[0], tmp_path / "run", *words[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "soft_labels.csv").read_bytes() == before
+    (tmp_path / "run" / "given_labels.csv").unlink()
+    gone = warm_cli("evaluate", tmp_path / "run", cwd=tmp_path)
+    assert gone.returncode == 2
+    assert "labels.csv: no such file" in gone.stderr
+
+
+def test_images_that_have_moved_are_asked_for_by_their_place(
+    run_photos: Any, warm_cli: Any, photos: Path, tmp_path: Path
+) -> None:
+    assert run_photos("--out", "run").returncode == 0
+    (tmp_path / "elsewhere").mkdir()
+    photos.rename(tmp_path / "elsewhere" / "photos")
+    lost = warm_cli("evaluate", tmp_path / "run", cwd=tmp_path)
+    assert lost.returncode == 2
+    assert f"the images of this run were in {photos.resolve()}, where there is nothing now" in lost.stderr
+    found = warm_cli("evaluate", tmp_path / "run", cwd=tmp_path / "elsewhere")
+    assert found.returncode == 0, found.stderr

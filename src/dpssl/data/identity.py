@@ -29,9 +29,18 @@ def describe_images(data: str, dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def place_of_images(recorded: str, as_given: str) -> str:
-    """`recorded` if there is something; a run that was copied to another machine falls back on what `--data` said."""
-    return recorded if is_built_in(recorded) or Path(recorded).exists() else as_given
+def place_of_images(recorded: str, as_given: str, source: Path) -> str:
+    """`recorded` if there is something; a run that was copied to another machine falls back on what `--data` said.
+
+    `source` is the file that holds `recorded`.
+    """
+    for place in (recorded, as_given):
+        if is_built_in(place) or Path(place).expanduser().exists():
+            return place
+    raise RunFolderError(
+        f"{source}: the images of this run were in {recorded}, where there is nothing now; put them back, or go to a "
+        f"folder from which {as_given} leads to them"
+    )
 
 
 def require_same_images(recorded: Mapping[str, Any], found: Mapping[str, Any], source: Path) -> None:
