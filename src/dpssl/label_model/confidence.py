@@ -23,10 +23,7 @@ STEP_BEGINS = np.array([-0.3, -0.1, 0.1, 0.3])  # relative rank at which steps 1
 N_STEPS = len(STEP_BEGINS) + 1
 N_BINS = 1024  # confidences are ranked on a logit scale, where .999 and .9999 differ as .9 and .99 do
 LARGEST_LOGIT = 16.0
-SMALLEST, LARGEST = (
-    np.float32(1e-9),
-    np.float32(1 - 6e-8),
-)  # logits of -20.7 and 16.6: beyond the outermost bins, and finite
+SMALLEST, LARGEST = np.float32(1e-9), np.float32(1 - 6e-8)  # logits beyond the outermost bins, and finite
 
 
 def confidence_bins(confidence: NDArray[Any]) -> Bins:
