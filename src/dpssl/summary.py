@@ -107,14 +107,15 @@ def _class_table(summary: dict[str, Any]) -> list[str]:
     columns = COLUMNS_WITH_TRUTH if scored else COLUMNS_WITHOUT_TRUTH
     if "specialists_per_class" in summary:
         columns = columns | LF_COLUMNS
-    rows = ["", f"  {'class':<{width}}  " + " ".join(f"{title:>{len(title) + 2}}" for title in columns)]
+    widths = {title: 2 + max(len(title), len("100.0")) for title in columns}
+    rows = ["", f"  {'class':<{width}}  " + " ".join(f"{title:>{widths[title]}}" for title in columns)]
     for entry, name in zip(summary["per_class"], names, strict=True):
         label = entry["class"]
         found = entry | {
             "specialists": summary.get("specialists_per_class", [0] * len(names))[label],
             "effective": summary.get("effective_lfs_per_class", [0.0] * len(names))[label],
         }
-        cells = [f"{shown(found[key]):>{len(title) + 2}}" for title, (key, shown) in columns.items()]
+        cells = [f"{shown(found[key]):>{widths[title]}}" for title, (key, shown) in columns.items()]
         rows.append(f"  {name:<{width}}  " + " ".join(cells))
     return rows
 

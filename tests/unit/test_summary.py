@@ -35,3 +35,12 @@ def test_a_short_run_says_so_and_nothing_of_sizes(tmp_path: Path) -> None:
     text = as_text(SUMMARY | {"told_apart_by_size": [pair]}, RunFolder(tmp_path), zoom=1, few_steps=1420)
     assert "Few steps, 1,420: a label may be wrong however sure it is." in text
     assert "rely" not in text
+
+
+def test_columns_of_the_class_table_stand_below_their_titles(tmp_path: Path) -> None:
+    score = {"precision": 1.0, "recall": 1.0, "f1": 1.0}
+    per_class = [{"class": label, "n": 5, **score} for label in range(2)]
+    lines = as_text(SUMMARY | {"per_class": per_class, "n_evaluated": 10}, RunFolder(tmp_path), zoom=1).splitlines()
+    header, first = (next(line for line in lines if line.startswith(f"  {name} ")) for name in ("class", "cat  "))
+    assert header.endswith("F1")
+    assert len(first) == len(header)
