@@ -27,6 +27,7 @@ from dpssl.end_model.train import train_end_model
 from dpssl.errors import InputError
 from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.label_model.together import common_labels
+from dpssl.label_model.votes import chunks
 from dpssl.labeling.train import STAGE_MCL, STAGE_SSL, build_network, train_lfs
 from dpssl.labeling.vote import cast_votes, feature_diagnostics
 from dpssl.nets.classifier import Classifier
@@ -50,7 +51,6 @@ RESULTS = {  # of each step, in order; its first file is written last, and tells
 }
 COMMON = "common.npz"  # there: what the runs that are combined say together
 ORACLE = "oracle.json"  # marks a run whose label model was fed with the truth (dpssl.paper.oracle)
-ROWS_AT_A_TIME = 1 << 16  # of votes that the label model resolves
 NORMALISATION = ("mean", "std")  # of the images, beside the weights of an end model
 STAGES = {"warm": (STAGE_WARM,), "lfs": (STAGE_MCL, STAGE_SSL), "label": (), "train": (STAGE_END,), "fit": (STAGE_FIT,)}
 
@@ -158,8 +158,7 @@ def _fit_label_model(run: Run, watch: Watch) -> None:
 def _predict_in_parts(model: LabelModel, votes: NDArray[Any], confidence: NDArray[Any] | None) -> NDArray[np.float32]:
     """Soft labels (n, C) as they are kept: in full precision a million rows of a thousand classes would not fit."""
     soft_labels = np.empty((len(votes), model.n_classes), dtype=np.float32)
-    for start in range(0, len(votes), ROWS_AT_A_TIME):
-        rows = slice(start, start + ROWS_AT_A_TIME)
+    for rows in chunks(len(votes), max(votes.shape[1], model.n_classes)):
         soft_labels[rows] = model.predict_proba(votes[rows], None if confidence is None else confidence[rows])
     return soft_labels
 

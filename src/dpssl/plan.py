@@ -20,6 +20,7 @@ from dpssl.config import (
     combined_config,
     with_values,
 )
+from dpssl.run_folder import START, RunFolder
 
 AIM = 0.9  # share of the time that is planned with; the rest is for the label model, the report and a slow moment
 AFTERWORK = 8  # seconds that those take at least
@@ -60,9 +61,10 @@ class Plan:
         return self.config.labeling.steps < ENOUGH_STEPS
 
 
-def has_few_steps(config: Config, side: int) -> bool:
-    """Whether a run on images of that side is so short that what it is sure of may be wrong all the same."""
-    return config.labeling.steps < (ENOUGH_FOR_SMALL if side <= SMALL_SIDE else ENOUGH_STEPS)
+def was_too_short(folder: RunFolder, config: Config, side: int) -> bool:
+    """Whether a run on images of that side had so few steps, from nothing, that what it is sure of may be wrong."""
+    enough = ENOUGH_FOR_SMALL if side <= SMALL_SIDE else ENOUGH_STEPS
+    return config.labeling.steps < enough and not folder.path(START).is_dir()
 
 
 SHORT_RUN = {  # as in the presets for photographs

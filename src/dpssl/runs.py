@@ -113,7 +113,7 @@ class Run:
             self.watch = None
 
     def stop(self) -> None:
-        """Ask the run to stop, with a checkpoint, after the window of training or before the next step."""
+        """Ask the run to stop, with a checkpoint, as soon as training allows or before the next step."""
         self.stop_requested = True
         if self.watch is not None:
             self.watch.stop_requested = True

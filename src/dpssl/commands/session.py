@@ -85,8 +85,7 @@ def _make_room(run: "Run", command: str, redo: bool, other_settings: bool) -> No
 def finish(run: "Run", work: "Callable[[Run], object]") -> int:
     """Do the work, then print the summary; a request to stop leaves a run that can be resumed."""
     from dpssl.pipeline import evaluate
-    from dpssl.plan import has_few_steps
-    from dpssl.run_folder import START
+    from dpssl.plan import was_too_short
     from dpssl.summary import as_text
     from dpssl.training.watch import StopRequested
 
@@ -101,10 +100,9 @@ def finish(run: "Run", work: "Callable[[Run], object]") -> int:
             return EXIT_SIGNAL + received[-1] if received else 0
         summary = evaluate(run)
         if run.writes:
-            began_from_nothing = not run.folder.path(START).is_dir()
-            is_short = began_from_nothing and has_few_steps(run.config, max(run.dataset.images.shape[1:3]))
-            steps = run.config.labeling.steps if is_short else 0
-            print(as_text(summary, run.folder, run.config.augment.zoom, steps))
+            is_short = was_too_short(run.folder, run.config, max(run.dataset.images.shape[1:3]))
+            few_steps = run.config.labeling.steps if is_short else 0
+            print(as_text(summary, run.folder, run.config.augment.zoom, few_steps))
             if run.config.run.report:
                 report_or_note(run)
     return 0

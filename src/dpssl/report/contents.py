@@ -17,8 +17,8 @@ from dpssl.data.split import Split
 from dpssl.data.table import Dataset
 from dpssl.label_model import LabelModel
 from dpssl.label_model.analysis import LFSummary
-from dpssl.plan import has_few_steps
-from dpssl.run_folder import START, RunFolder
+from dpssl.plan import was_too_short
+from dpssl.run_folder import RunFolder
 from dpssl.step_files import SoftLabelFile, VoteFile
 
 VOTES, SOFT_LABELS, EMBEDDINGS = "votes.npz", "soft_labels.npz", "embeddings.npz"
@@ -85,9 +85,8 @@ class RunContents:
 
     @cached_property
     def had_few_steps(self) -> bool:
-        """Whether it began from nothing and was too short to rely on what it is sure of."""
-        side = max(self.dataset.images.shape[1:3])
-        return not self.folder.path(START).is_dir() and has_few_steps(self.config, side)
+        """Whether it was too short to rely on what it is sure of."""
+        return was_too_short(self.folder, self.config, max(self.dataset.images.shape[1:3]))
 
     @property
     def class_names(self) -> tuple[str, ...]:
