@@ -157,8 +157,9 @@ def _fit_label_model(run: Run, watch: Watch) -> None:
 
 def _predict_in_parts(model: LabelModel, votes: NDArray[Any], confidence: NDArray[Any] | None) -> NDArray[np.float32]:
     """Soft labels (n, C) as they are kept: in full precision a million rows of a thousand classes would not fit."""
-    soft_labels = np.empty((len(votes), model.n_classes), dtype=np.float32)
-    for rows in chunks(len(votes), max(votes.shape[1], model.n_classes)):
+    n_classes = len(model.classes_)
+    soft_labels = np.empty((len(votes), n_classes), dtype=np.float32)
+    for rows in chunks(len(votes), max(votes.shape[1], n_classes)):
         soft_labels[rows] = model.predict_proba(votes[rows], None if confidence is None else confidence[rows])
     return soft_labels
 

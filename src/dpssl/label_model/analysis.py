@@ -25,6 +25,8 @@ class LFSummary:
     standard_error: Floats  # (K,) sampling error of that mean; the model's own error comes on top
     labeled_accuracy: Floats  # (K,) share of its votes on labelled rows that are right; NaN without any
     n_labeled: Floats  # (K,) its votes on labelled rows
+    lf_names: list[str] | None = None  # (K,) where the votes came with names
+    class_names: list[str] | None = None  # (C,) likewise
 
     @property
     def dead(self) -> list[int]:
@@ -32,15 +34,22 @@ class LFSummary:
         return [int(lf) for lf in np.flatnonzero(self.n_votes == 0)]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The rows as plain values; None where there is no number."""
+        """The rows as plain values; None where there is no number. LFs and classes by name, where they have one."""
         rows = []
         for lf in range(len(self.n_votes)):
             numbers = {
                 name: None if np.isnan(values[lf]) else float(values[lf])
                 for name, values in vars(self).items()
-                if name != "specialties"
+                if isinstance(values, np.ndarray) and values.ndim == 1
             }
-            rows.append({"lf": lf, "specialties": np.flatnonzero(self.specialties[lf]).tolist(), **numbers})
+            classes = np.flatnonzero(self.specialties[lf]).tolist()
+            rows.append(
+                {
+                    "lf": lf if self.lf_names is None else self.lf_names[lf],
+                    "specialties": [self.class_names[label] for label in classes] if self.class_names else classes,
+                    **numbers,
+                }
+            )
         return rows
 
     def __repr__(self) -> str:  # a notebook shows the table too
@@ -48,8 +57,8 @@ class LFSummary:
 
     def __str__(self) -> str:
         header = ["LF", "classes", "coverage", "overlaps", "conflicts", "est. accuracy", "± s.e.", "on labelled"]
-        lines = [header]
-        for row in self.to_dicts():
+        lines, rows = [header], self.to_dicts()
+        for row in rows:
             shares = [_percent(row[name]) for name in ("coverage", "overlaps", "conflicts", "estimated_accuracy")]
             labeled = f"{_percent(row['labeled_accuracy'])} of {row['n_labeled']:g}" if row["n_labeled"] else "-"
             lines.append(
@@ -58,7 +67,7 @@ class LFSummary:
         widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
         table = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
         if self.dead:
-            table.append(f"never vote: {', '.join(map(str, self.dead))}")
+            table.append(f"never vote: {', '.join(str(rows[lf]['lf']) for lf in self.dead)}")
         return "\n".join(table)
 
 
@@ -66,7 +75,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}%"
 
 
-def _class_list(classes: list[int]) -> str:
+def _class_list(classes: list[Any]) -> str:
     shown = ",".join(map(str, classes[:6]))
     return f"{shown},… ({len(classes)})" if len(classes) > 6 else shown or "none"
 

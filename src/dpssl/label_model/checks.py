@@ -9,7 +9,6 @@ one package. Do not call `eliminate_zeros()` on such a matrix.
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,16 +16,8 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN, UNLABELED
 from dpssl.errors import InputError
-from dpssl.label_model.votes import (
-    ID_COLUMNS,
-    LABEL_COLUMNS,
-    Bools,
-    Floats,
-    Votes,
-    count_votes,
-    read_votes,
-    vote_dtype,
-)
+from dpssl.label_model.given_votes import as_vote_table
+from dpssl.label_model.votes import Bools, Floats, Votes, count_votes, vote_dtype
 
 LARGEST_TABLE = 1 << 28  # numbers in one table: 2 GiB of float64
 
@@ -121,16 +112,12 @@ def check_n_classes(n_classes: Any) -> int:
 def check_votes(votes: Any, n_classes: int) -> Votes:
     """Votes as a dense (n, K) integer array with values in -1 … n_classes - 1.
 
-    Takes a numpy array or memory map (used without a copy when it already has the right type), a pandas DataFrame, a
-    scipy sparse matrix, nested lists, or the path of a file that `read_votes` reads.
+    Takes what `as_vote_table` takes; an array or memory map is used without a copy where it has the right type.
     """
-    if isinstance(votes, str | Path):
-        votes = read_votes(votes).votes
-    if hasattr(votes, "tocsr"):
-        votes = _dense(votes, n_classes)
-    if hasattr(votes, "iloc") and hasattr(votes, "columns"):
-        votes = _of_frame(votes)
-    array = np.asarray(votes)
+    table = as_vote_table(votes)
+    if table.class_names is not None and len(table.class_names) != n_classes:
+        raise InputError(f"the votes name {len(table.class_names)} classes, but n_classes is {n_classes}")
+    array = _dense(table.votes, n_classes) if hasattr(table.votes, "tocsr") else table.votes
     if array.ndim != 2:
         raise InputError(
             f"votes have shape {array.shape}; give a matrix: a row per sample, a column per labeling function"
@@ -165,16 +152,6 @@ def _check_whole_numbers(array: NDArray[Any]) -> None:
             f"row {row} has the vote {array[row, lf]:g} from labeling function {lf}; votes are whole class numbers "
             "(probabilities go into `confidence`)"
         )
-
-
-def _of_frame(frame: Any) -> NDArray[np.float64]:
-    """The votes of a pandas DataFrame, read as a file with these columns is: a missing cell abstains."""
-    names = [name for name in frame.columns if str(name).lower() not in ID_COLUMNS + LABEL_COLUMNS]
-    try:
-        array = frame[names].to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError) as problem:
-        raise InputError(f"votes: a column of the DataFrame holds no class numbers ({problem})") from None
-    return np.where(np.isnan(array), float(ABSTAIN), array)
 
 
 def _dense(votes: Any, n_classes: int) -> NDArray[Any]:

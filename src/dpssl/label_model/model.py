@@ -1,8 +1,8 @@
 """Step 2: `LabelModel`, one interface for every model that turns votes into soft labels."""
 
 import dataclasses
-import inspect
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,36 +22,45 @@ from dpssl.label_model.checks import (
     check_votes,
     leave_out_weightless,
 )
+from dpssl.label_model.given_votes import as_vote_table, count_classes, match_classes, read_labels
+from dpssl.label_model.manners import Manners
 from dpssl.label_model.storage import load_header, load_part, save_parts
 from dpssl.label_model.tally import VoteTally, rows_once, tally_votes
 from dpssl.label_model.variants import DEFAULT_VARIANT, FittedModel, find_variant, make_settings
-from dpssl.label_model.votes import Bools, Floats, Votes, chunks, count_votes, covered, read_votes, unanimous_votes
+from dpssl.label_model.vote_table import VoteTable
+from dpssl.label_model.votes import Bools, Floats, Votes, chunks, count_votes, covered, unanimous_votes
+from dpssl.named_classes import NO_NAME, check_class_names, classes_in_words
 
 UNANIMOUS_MARGIN = 1e-6  # by how much (relative) a unanimous class is made to win where the model disagrees
 TIE = 1e-9  # class probabilities this close are tied
 
 
-class LabelModel:
+class LabelModel(Manners):
     """Soft labels from the votes of labeling functions.
 
-    n_classes: number of classes C; classes are 0 … C - 1.
+    n_classes: number of classes C, which are then 0 … C - 1; None counts those that the votes name.
     variant: which model, one of `dpssl.label_model.VARIANTS`.
+    class_names: names of the classes, in the order of the columns of soft labels; None takes the names that the votes
+        hold, in alphabetical order, if they hold names.
     settings: the variant's settings, as its dataclass or a dict of its fields; None for its defaults.
     respect_unanimous: never contradict a row on which two or more LFs speak and all agree.
 
-    After `fit`: `class_balance_` (C,), `specialties_` (K, C), `converged_`, `n_iter_`, and `fitted_`, what it learnt.
+    After `fit`: `classes_` (C,) numbers or names, `class_balance_` (C,), `specialties_` (K, C), `converged_`,
+    `n_iter_`, and `fitted_`, what it learnt.
     """
 
     def __init__(
         self,
-        n_classes: int,
+        n_classes: int | None = None,
         variant: str = DEFAULT_VARIANT,
         *,
+        class_names: Sequence[str] | None = None,
         settings: Any = None,
         respect_unanimous: bool = True,
     ) -> None:
         self.n_classes = n_classes
         self.variant = variant
+        self.class_names = class_names
         self.settings = settings
         self.respect_unanimous = respect_unanimous
 
@@ -66,9 +75,10 @@ class LabelModel:
     ) -> "LabelModel":
         """Learn from votes.
 
-        votes: (n, K), -1 = abstain: an integer array or memory map, a scipy sparse matrix (stored entries are votes, a
-            stored 0 is class 0), a pandas DataFrame, or the path of a .npz, .npy, .csv or .parquet file.
-        y: (n,) known labels of the same rows, -1 where unknown.
+        votes: (n, K) class numbers, -1 = abstain, or class names, "" or None = abstain: an array or memory map, nested
+            lists, a pandas DataFrame, a scipy sparse matrix (stored entries are votes, a stored 0 is class 0), the
+            path of a .npz, .npy, .csv or .parquet file, or a `VoteTable`.
+        y: (n,) known labels of the same rows, -1 (or "") where unknown.
         confidence: (n, K) the probability each LF gave to its vote.
         specialties: (K, C) bool, the classes each LF may vote for; read off the votes when not given.
         class_balance: (C,) the class shares, where they are known; learnt otherwise.
@@ -77,11 +87,15 @@ class LabelModel:
         variant = find_variant(self.variant)
         settings = make_settings(self.variant, self.settings)
         _warn_of_unused_confidence(self.variant, confidence)
-        votes, confidence, specialties = _read_file(votes, confidence, specialties)
-        data = check_vote_data(votes, self.n_classes, y, confidence, specialties, class_balance, sample_weight)
+        table, y, names = match_classes(_with(votes, confidence, specialties), y, self._given_names())
+        specialties = table.specialties
+        n_classes = self._count_classes(table, y, names, class_balance)
+        data = check_vote_data(table.votes, n_classes, y, table.confidence, specialties, class_balance, sample_weight)
+        self.classes_: NDArray[Any] = np.arange(n_classes) if names is None else np.array(names)
+        self._lf_names = table.lf_names
         self._n_given = len(data.votes)
         data = leave_out_weightless(data, specialties is not None)
-        _warn_about_gaps(data)
+        _warn_about_gaps(data, table.lf_names, names)
         if not variant.uses_confidence:
             data = dataclasses.replace(data, confidence=None)
         if data.confidence is None and (once := rows_once(data.votes, data.y, data.sample_weight)):
@@ -114,16 +128,33 @@ class LabelModel:
                 "partial_fit goes on from partial_fit only: a model that was fitted by `fit` or loaded does not keep "
                 "its rows; start with a new LabelModel"
             )
+        if self.n_classes is None and self.class_names is None:
+            raise InputError("partial_fit cannot count the classes of rows to come; give n_classes or class_names")
         _warn_of_unused_confidence(self.variant, confidence)
-        votes, confidence, specialties = _read_file(votes, confidence, specialties)
-        if not find_variant(self.variant).uses_confidence:
-            confidence = None
-        tally = tally_votes(votes, self.n_classes, y, confidence, sample_weight)
+        table, y, names = match_classes(_with(votes, confidence, specialties), y, self._given_names())
+        n_classes = self._count_classes(table, y, names, class_balance)
+        confidence = table.confidence if find_variant(self.variant).uses_confidence else None
+        tally = tally_votes(table.votes, n_classes, y, confidence, sample_weight)
         if before is not None:
             tally = before + tally
-        self.fit(tally.votes, tally.y, tally.confidence, specialties, class_balance, tally.sample_weight)
+        counted = VoteTable(
+            tally.votes, tally.confidence, table.specialties, class_names=names, lf_names=table.lf_names
+        )
+        self.fit(counted, tally.y, class_balance=class_balance, sample_weight=tally.sample_weight)
         self.tally_ = tally
         return self
+
+    def _given_names(self) -> list[str] | None:
+        return None if self.class_names is None else check_class_names(self.class_names)
+
+    def _count_classes(self, table: VoteTable, y: Any, names: list[str] | None, class_balance: Any) -> int:
+        """C: as given, and as many as there are names; or as many as are met."""
+        if self.n_classes is None:
+            return check_n_classes(count_classes(table, y, class_balance) if names is None else len(names))
+        n_classes = check_n_classes(self.n_classes)
+        if names is not None and len(names) != n_classes:
+            raise InputError(f"n_classes is {n_classes}, but {classes_in_words(names)}; give all names as class_names")
+        return n_classes
 
     @property
     def class_balance_(self) -> Floats:
@@ -147,9 +178,11 @@ class LabelModel:
     def _check(self, votes: Any, confidence: Any) -> tuple[Votes, NDArray[np.float32] | None]:
         """Votes and confidences to predict from, checked against what the model was fitted on."""
         self._require_fitted()
-        votes, confidence, _ = _read_file(votes, confidence)
-        n_classes = check_n_classes(self.n_classes)
-        votes = check_votes(votes, n_classes)
+        table = match_classes(_with(votes, confidence), None, self._names)[0]
+        if self._names is None and table.class_names is not None:
+            raise InputError("votes are class names, but the model was fitted on class numbers without names")
+        confidence, n_classes = table.confidence, len(self.classes_)
+        votes = check_votes(table.votes, n_classes)
         if votes.shape[1] != len(self.specialties_):
             raise InputError(
                 f"votes have {votes.shape[1]} columns, but the model was fitted on {len(self.specialties_)}"
@@ -177,28 +210,29 @@ class LabelModel:
         confidence: Any = None,
         tie_break: str = "abstain",
         rng: np.random.Generator | None = None,
-    ) -> NDArray[np.int64]:
-        """Hard labels, (n,).
+    ) -> NDArray[Any]:
+        """Hard labels, (n,), each one of `classes_`.
 
         tie_break: what a row gets when several classes are tied for the largest probability, or nobody votes:
-            "abstain" gives -1; "lowest" the lowest tied class; "random" one of the tied classes, drawn with `rng`.
+            "abstain" gives -1, or "" where classes have names; "lowest" the lowest tied class; "random" one of the
+            tied classes, drawn with `rng`.
         """
         votes, confidence = self._check(votes, confidence)
         tied = _tied_classes(self._soft_labels(votes, confidence))  # (n, C)
         if tie_break == "lowest":
-            return np.asarray(tied.argmax(axis=1))
+            return np.asarray(self.classes_[tied.argmax(axis=1)])
         if tie_break == "random":
             draws = (rng or np.random.default_rng(0)).random(tied.shape)
-            return np.asarray(np.where(tied, draws, -1.0).argmax(axis=1))
+            return np.asarray(self.classes_[np.where(tied, draws, -1.0).argmax(axis=1)])
         if tie_break == "abstain":
             decided = (tied.sum(axis=1) == 1) & covered(votes)
-            return np.where(decided, tied.argmax(axis=1), ABSTAIN)
+            return np.where(decided, self.classes_[tied.argmax(axis=1)], ABSTAIN if self._names is None else NO_NAME)
         raise InputError(f"tie_break is {tie_break!r}; choose 'abstain', 'lowest' or 'random'")
 
     def score(self, votes: Any, y: Any, confidence: Any = None) -> float:
         """Accuracy of the likeliest class over the rows with a known label; each of m tied classes counts 1/m."""
         proba = self.predict_proba(votes, confidence)
-        truth = check_labels(y, len(proba), self.n_classes)
+        truth = check_labels(read_labels(y, self._names or ()), len(proba), len(self.classes_))
         known = np.flatnonzero(truth != ABSTAIN)
         if not len(known):
             raise InputError("y has no known label (all -1); score needs at least one")
@@ -216,15 +250,16 @@ class LabelModel:
         self._require_fitted()
         if not isinstance(self._summary, LFSummary):
             labels = None if soft_labels is None else self._check_soft_labels(soft_labels)
-            self._summary = summarize_lfs(self._summary, self._soft_labels, labels)
+            summary = summarize_lfs(self._summary, self._soft_labels, labels)
+            self._summary = dataclasses.replace(summary, lf_names=self._lf_names, class_names=self._names)
         return self._summary
 
     def _check_soft_labels(self, soft_labels: Any) -> Floats:
         array = np.asarray(soft_labels)
-        if array.shape != (self._n_given, int(self.n_classes)) or array.dtype.kind != "f":
+        if array.shape != (self._n_given, len(self.classes_)) or array.dtype.kind != "f":
             raise InputError(
                 f"soft_labels have shape {array.shape} and type {array.dtype}; give what predict_proba returns for the "
-                f"votes that the model was fitted on, ({self._n_given}, {self.n_classes})"
+                f"votes that the model was fitted on, ({self._n_given}, {len(self.classes_)})"
             )
         return array
 
@@ -232,7 +267,8 @@ class LabelModel:
         """Write the fitted model as safetensors, settings as JSON in the metadata; soft_labels: see `lf_summary`."""
         fitted = self._require_fitted()
         header = {
-            "n_classes": int(self.n_classes),
+            "n_classes": len(self.classes_),
+            "class_names": self._names,
             "variant": self.variant,
             "settings": dataclasses.asdict(make_settings(self.variant, self.settings)),
             "respect_unanimous": self.respect_unanimous,
@@ -249,39 +285,27 @@ class LabelModel:
         model = cls(
             header["n_classes"],
             header["variant"],
+            class_names=header.get("class_names"),
             settings=header["settings"] or None,
             respect_unanimous=header["respect_unanimous"],
         )
         kind = next((kind for kind in variant.fitted if kind.__name__ == header["fitted"]), variant.fitted[0])
         model.fitted_ = load_part(path, "model", kind)
         summary: LFSummary = load_part(path, "summary", LFSummary)
+        model.classes_ = np.array(model.class_names) if model.class_names else np.arange(header["n_classes"])
         model._summary, model.specialties_ = summary, summary.specialties
         model._specialties_given = header["specialties_given"]
         return model
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments (scikit-learn's convention)."""
-        return {name: getattr(self, name) for name in _parameter_names()}
-
-    def set_params(self, **params: Any) -> "LabelModel":
-        """Set constructor arguments (scikit-learn's convention)."""
-        for name, value in params.items():
-            if name not in _parameter_names():
-                raise InputError(f"LabelModel has no parameter {name!r}; it has: {', '.join(_parameter_names())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        return f"LabelModel({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
+    @property
+    def _names(self) -> list[str] | None:
+        """The names of the classes, where they have some."""
+        return self.classes_.tolist() if self.classes_.dtype.kind == "U" else None
 
     def _require_fitted(self) -> FittedModel:
         if not hasattr(self, "fitted_"):
             raise InputError("this LabelModel is not fitted; call fit(votes) or LabelModel.load(path) first")
         return self.fitted_
-
-
-def _parameter_names() -> list[str]:
-    return [name for name in inspect.signature(LabelModel.__init__).parameters if name != "self"]
 
 
 def _tied_classes(proba: Floats) -> Bools:
@@ -298,16 +322,11 @@ def _let_unanimous_win(log_proba: Floats, unanimous: NDArray[Any]) -> None:
     log_proba[rows, winners] = np.maximum(log_proba[rows, winners], others.max(axis=1) + UNANIMOUS_MARGIN)
 
 
-def _read_file(votes: Any, confidence: Any, specialties: Any = None) -> tuple[Any, Any, Any]:
-    """Votes as given, or those of a file with what it holds beside them; what the caller gives goes first."""
-    if not isinstance(votes, str | Path):
-        return votes, confidence, specialties
-    table = read_votes(votes)
-    return (
-        table.votes,
-        table.confidence if confidence is None else confidence,
-        table.specialties if specialties is None else specialties,
-    )
+def _with(votes: Any, confidence: Any, specialties: Any = None) -> VoteTable:
+    """Votes with what comes along; what the caller gives goes before what a file holds."""
+    table = as_vote_table(votes)
+    given = {"confidence": confidence, "specialties": specialties}
+    return dataclasses.replace(table, **{name: value for name, value in given.items() if value is not None})
 
 
 def _warn_of_unused_confidence(variant: str, confidence: Any) -> None:
@@ -315,13 +334,15 @@ def _warn_of_unused_confidence(variant: str, confidence: Any) -> None:
         warnings.warn(f"variant {variant!r} does not use confidence", UserWarning, stacklevel=3)
 
 
-def _warn_about_gaps(data: VoteData) -> None:
+def _warn_about_gaps(data: VoteData, lf_names: list[str] | None, class_names: list[str] | None) -> None:
     if data.dead_lfs:
-        warnings.warn(f"labeling functions that never vote: {_shortened(data.dead_lfs)}", UserWarning, stacklevel=3)
+        message = f"labeling functions that never vote: {_shortened(data.dead_lfs, lf_names)}"
+        warnings.warn(message, UserWarning, stacklevel=3)
     if data.unvoted_classes:
-        message = f"no labeling function votes for class {_shortened(data.unvoted_classes)}"
+        message = f"no labeling function votes for class {_shortened(data.unvoted_classes, class_names)}"
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
-def _shortened(numbers: list[int], most: int = 20) -> str:
-    return f"{numbers}" if len(numbers) <= most else f"{numbers[:most]} and {len(numbers) - most} more"
+def _shortened(numbers: list[int], names: list[str] | None, most: int = 20) -> str:
+    shown: list[Any] = numbers[:most] if names is None else [names[number] for number in numbers[:most]]
+    return f"{shown}" if len(numbers) <= most else f"{shown} and {len(numbers) - most} more"
