@@ -146,6 +146,13 @@ def tiny() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def tiny_fit() -> list[str]:
+    """Those of `tiny` that another system has, with as many steps."""
+    settings = {"steps": 6, "batch-size": 10, "unlabeled-ratio": 1, "window": 2, "threads": 1, "device": "cpu"}
+    return [text for name, value in settings.items() for text in (f"--{name}", str(value))] + ["--report", "false"]
+
+
+@pytest.fixture(scope="session")
 def tiny_run(warm_cli: WarmCLI, tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny run on digits that nothing disturbed. Tests that write to it take a copy."""
     folder = tmp_path_factory.mktemp("tiny") / "run"

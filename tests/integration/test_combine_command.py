@@ -284,9 +284,9 @@ def test_the_report_names_the_runs(combined: Path, tiny_run: Path) -> None:
     assert f"The {len(split_of(combined)['trusted']):,} labels" in page
 
 
-def test_another_method_may_be_among_them(warm_cli: Any, tiny: list[str], tiny_run: Path, tmp_path: Path) -> None:
+def test_another_method_may_be_among_them(warm_cli: Any, tiny_fit: list[str], tiny_run: Path, tmp_path: Path) -> None:
     fitted = tmp_path / "fixmatch"
-    done = warm_cli("fit", "--method", "fixmatch", *tiny, "--out", fitted)
+    done = warm_cli("fit", "--method", "fixmatch", *tiny_fit, "--out", fitted)
     assert done.returncode == 0, done.stderr
     done = warm_cli("combine", tiny_run, fitted, "--out", tmp_path / "both")
     assert done.returncode == 0, done.stderr
@@ -321,10 +321,10 @@ def test_corrections_go_before_what_was_trusted(warm_cli: Any, combined: Path, t
 
 
 def test_nobody_learns_from_a_run_that_knows_the_truth(
-    warm_cli: Any, tiny: list[str], tiny_run: Path, again: Path, tmp_path: Path
+    warm_cli: Any, tiny_fit: list[str], tiny_run: Path, again: Path, tmp_path: Path
 ) -> None:
     ceiling, oracle = tmp_path / "ceiling", shutil.copytree(again, tmp_path / "oracle")
-    assert warm_cli("fit", "--method", "fully-supervised", *tiny, "--out", ceiling).returncode == 0
+    assert warm_cli("fit", "--method", "fully-supervised", *tiny_fit, "--out", ceiling).returncode == 0
     (oracle / "oracle.json").write_text("{}")
     for other in (ceiling, oracle):
         refused = warm_cli("combine", tiny_run, other, "--out", tmp_path / "out")

@@ -329,6 +329,15 @@ def test_other_settings_make_another_run(
     assert files_of(run_copy) == files
 
 
+def test_a_rate_of_step_1_is_no_flag_of_step_3(refused: Callable[..., str], run_copy: Path) -> None:
+    message = refused("train", run_copy, "--redo", "--learning-rate", 0.1)
+    assert "has no flag --learning-rate (did you mean --end-learning-rate?)" in message
+
+
+def test_scoring_takes_no_limits_of_training(refused: Callable[..., str], run_copy: Path) -> None:
+    assert "has no flag --max-minutes" in refused("evaluate", run_copy, "--max-minutes", 1)
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_an_edited_configuration_is_refused(
     finished: bool, refused: Callable[..., str], warm_cli: Any, tiny: list[str], tiny_run: Path, tmp_path: Path

@@ -68,6 +68,32 @@ def test_what_cannot_be_trained_is_named(warm_cli: Any, tmp_path: Path, argument
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("command", ["fit", "run"])
+def test_a_flag_of_the_three_steps_is_refused(warm_cli: Any, tmp_path: Path, command: str) -> None:
+    flags = ["--method", "fixmatch", "--n-lfs", 6, "--end-steps", 4, "--class-prior", "uniform"]
+    done = warm_cli(command, *flags, *TINY, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "--n-lfs, --end-steps: only for DP-SSL's own steps, of which --method fixmatch has none" in done.stderr
+    assert not (tmp_path / "run").exists()
+    one = warm_cli(command, "--method", "fixmatch", "--label-model", "majority", *TINY, "--out", tmp_path / "run")
+    assert "--label-model: only for DP-SSL's own steps" in one.stderr
+
+
+def test_settings_of_the_three_steps_in_a_file_are_noted(
+    warm_cli: Any, tiny_run: Path, own_images: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Those of a run, to train another system likewise: a preset names them too, and is passed over in silence."""
+    done = warm_cli("fit", "--method", "supervised", "--config", tiny_run / "config.toml", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert f"note: {tiny_run / 'config.toml'}: --method supervised makes no use of n_lfs, " in done.stderr
+    assert "more, of DP-SSL's own steps\n" in done.stderr
+    data = ["--data", own_images(), "--preset", "cifar10-40", "--depth", 10, "--width", 1, "--strides", 1, 2, 2]
+    warm = ["--warm-steps", 1, "--warm-batch-size", 8]
+    quiet = warm_cli("fit", "--method", "supervised", *data, *warm, *TINY, "--out", tmp_path / "preset")
+    assert quiet.returncode == 0, quiet.stderr
+    assert "DP-SSL's own steps" not in quiet.stderr
+
+
 @pytest.fixture(scope="module")
 def fitted(warm_cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("fit") / "run"

@@ -210,10 +210,10 @@ def warmed(warm_cli: Any, tiny: list[str], tmp_path_factory: pytest.TempPathFact
 
 
 def test_another_method_starts_from_the_weights_of_a_warm_start(
-    warm_cli: Any, tiny: list[str], warmed: Path, tmp_path: Path
+    warm_cli: Any, tiny_fit: list[str], warmed: Path, tmp_path: Path
 ) -> None:
     weights = warmed / "backbone.safetensors"
-    flags = ("--method", "fixmatch", "--learning-rate", 0, *tiny, "--out", tmp_path / "fit")
+    flags = ("--method", "fixmatch", "--learning-rate", 0, *tiny_fit, "--out", tmp_path / "fit")
     done = warm_cli("fit", *flags, "--backbone-weights", weights)
     assert done.returncode == 0, done.stderr
     learnt, found = (load_file(path) for path in (weights, tmp_path / "fit" / "end_model.safetensors"))

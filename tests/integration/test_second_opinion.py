@@ -30,12 +30,18 @@ def heard_both(warm_cli: Any, flags: list[object], tmp_path_factory: pytest.Temp
 
 
 def test_one_command_does_what_three_do(
-    warm_cli: Any, tiny: list[str], heard_both: Path, tmp_path: Path, fingerprint: Any, differing: Any
+    warm_cli: Any,
+    tiny: list[str],
+    tiny_fit: list[str],
+    heard_both: Path,
+    tmp_path: Path,
+    fingerprint: Any,
+    differing: Any,
 ) -> None:
     warm = ("--warm-steps", 5)
     for arguments in (
         ("run", *tiny, *warm, "--out", "first"),
-        ("fit", "--method", "fixmatch", *tiny, *warm, "--out", "second"),
+        ("fit", "--method", "fixmatch", *tiny_fit, *warm, "--out", "second"),
         ("combine", "first", "second", "--steps", 4, "--end-steps", 2, "--out", "both"),
     ):
         done = warm_cli(*arguments, cwd=tmp_path)
@@ -258,16 +264,16 @@ def test_it_is_refined_as_one_run(warm_cli: Any, heard_both: Path, tmp_path: Pat
     assert read_config(RunFolder(tmp_path / "refined"))[0].has_second_run is False
 
 
-def test_commands_of_one_run_leave_it_out(warm_cli: Any, tiny: list[str], tmp_path: Path) -> None:
+def test_commands_of_one_run_leave_it_out(warm_cli: Any, tiny_fit: list[str], tmp_path: Path) -> None:
     settings = tmp_path / "both.toml"
     settings.write_text('[second_run]\nsecond_method = "fixmatch"\n')
     for number, arguments in enumerate((("lfs",), ("fit", "--method", "flexmatch"), ("run", "--method", "flexmatch"))):
         folder = tmp_path / str(number)
-        done = warm_cli(*arguments, *tiny, "--config", settings, "--out", folder)
+        done = warm_cli(*arguments, *tiny_fit, "--config", settings, "--out", folder)
         assert done.returncode == 0, done.stderr
         assert read_config(RunFolder(folder))[0].second_run.second_method == "none"
     for arguments in (("lfs",), ("fit", "--method", "flexmatch"), ("run", "--method", "flexmatch")):
-        refused = warm_cli(*arguments, *tiny, "--second-method", "fixmatch", "--out", tmp_path / "refused")
+        refused = warm_cli(*arguments, *tiny_fit, "--second-method", "fixmatch", "--out", tmp_path / "refused")
         assert refused.returncode == 2
         assert "dpssl run" in refused.stderr
         assert not (tmp_path / "refused").exists()

@@ -1,22 +1,28 @@
 """Flags from the settings of dpssl.config, and the configuration that a command's flags ask for."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from dpssl.config import (
+    DP_SSL,
     NO_METHOD,
     Config,
     alone,
+    config_file_values,
     default_preset,
     flag,
     load_config_file,
     load_preset,
+    of_dp_ssl_alone,
     options,
     preset_names,
     with_values,
 )
 from dpssl.errors import InputError
+
+N_SHOWN = 3  # names in a note
 
 
 def add_new_run_flags(command: argparse.ArgumentParser) -> None:
@@ -48,7 +54,37 @@ def one_run(chosen: dict[str, Any]) -> Config:
             f"--second-method {asked}: only with `dpssl run` and DP-SSL as the first method, of which it trains both "
             "and combines them"
         )
-    return alone(new_config(chosen))
+    config = alone(new_config(chosen))
+    if config.baseline.method != DP_SSL:
+        _refuse_idle_flags(chosen["set"], config.baseline.method)
+        _note_idle_settings(chosen["config"], config)
+    return config
+
+
+def _refuse_idle_flags(given: dict[str, Any], method: str) -> None:
+    """A flag is for this command: one that it makes no use of is a mistake."""
+    idle = [flag(name) for name in given if name in of_dp_ssl_alone()]
+    if idle:
+        raise InputError(
+            f"{', '.join(idle)}: only for DP-SSL's own steps, of which --method {method} has none; leave out what is "
+            "not for it, and give its own settings by --method-settings"
+        )
+
+
+def _note_idle_settings(path: str | None, config: Config) -> None:
+    """A file may be for several commands, and a run's config.toml names every setting: no mistake, but worth a line."""
+    named = config_file_values(path) if path else {}
+    changed = {
+        entry.name for entry in options() if getattr(getattr(config, entry.section), entry.name) != entry.default
+    }
+    idle = [name for name in named if name in of_dp_ssl_alone() & changed]
+    if idle:
+        more = f" and {len(idle) - N_SHOWN} more" if len(idle) > N_SHOWN else ""
+        print(
+            f"note: {path}: --method {config.baseline.method} makes no use of {', '.join(idle[:N_SHOWN])}{more}, of "
+            "DP-SSL's own steps",
+            file=sys.stderr,
+        )
 
 
 class _Collect(argparse.Action):

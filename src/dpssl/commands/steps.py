@@ -3,7 +3,6 @@
 import argparse
 import os
 import time
-from collections.abc import Callable
 from typing import Any
 
 from dpssl.commands.adapt import adapted
@@ -89,17 +88,17 @@ def _add_label(command: argparse.ArgumentParser) -> None:
 def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument("source", metavar="RUN", help="a run folder")
     command.add_argument("--redo", action="store_true", help=REDO_HELP)
-    add_settings(command, ("run", *STEP_SECTIONS["train"]))
+    add_settings(command, ("run", *STEP_SECTIONS["train"]), without=("learning_rate",))  # which is that of step 1
 
 
-def _add_existing_run(*sections: str) -> Callable[[argparse.ArgumentParser], None]:
-    """A run folder, and the settings of `sections` (none named: all)."""
+def _add_evaluate(command: argparse.ArgumentParser) -> None:
+    command.add_argument("source", metavar="RUN", help="a run folder")
+    add_settings(command, ("run",), without=("max_minutes", "plan", "checkpoint_minutes", "track"))  # it never trains
 
-    def add(command: argparse.ArgumentParser) -> None:
-        command.add_argument("source", metavar="RUN", help="a run folder")
-        add_settings(command, sections or None)
 
-    return add
+def _add_resume(command: argparse.ArgumentParser) -> None:
+    command.add_argument("source", metavar="RUN", help="a run folder")
+    add_settings(command)
 
 
 COMMANDS = (
@@ -121,13 +120,11 @@ COMMANDS = (
     Command(
         "train", "step 3 alone: train the end model on a run's soft labels", _add_train, run_train, takes_processes=True
     ),
-    Command(
-        "evaluate", "score a run's labels and end model, and write summary.json", _add_existing_run("run"), run_evaluate
-    ),
+    Command("evaluate", "score a run's labels and end model, and write summary.json", _add_evaluate, run_evaluate),
     Command(
         "resume",
         "finish a run that was stopped, from its last checkpoint",
-        _add_existing_run(),
+        _add_resume,
         run_resume,
         takes_processes=True,
     ),

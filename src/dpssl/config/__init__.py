@@ -20,6 +20,7 @@ from dpssl.config.files import (
     with_values,
 )
 from dpssl.config.labeling import LabelingConfig
+from dpssl.config.other_systems import of_dp_ssl_alone
 from dpssl.config.second_run import ONCE_COMBINED, alone, combined_config, second_config
 from dpssl.config.section import Section, flag, option
 from dpssl.config.sections import (
@@ -83,6 +84,7 @@ __all__ = [
     "load_config_file",
     "load_preset",
     "meant",
+    "of_dp_ssl_alone",
     "option",
     "options",
     "preset_names",

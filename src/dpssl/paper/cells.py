@@ -11,16 +11,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dpssl.config import DP_SSL, NO_METHOD, Config, load_preset, options, settings_that_matter, with_values
+from dpssl.config import (
+    DP_SSL,
+    NO_METHOD,
+    Config,
+    load_preset,
+    of_dp_ssl_alone,
+    options,
+    settings_that_matter,
+    with_values,
+)
 from dpssl.errors import InputError
 
 END_MODEL_SHARE = 4  # one in so many of DP-SSL's steps trains the end model
 ORACLE = "oracle-regularizer"
-# What other systems take of DP-SSL's own sections.
-SHARED = (
-    *("steps", "batch_size", "unlabeled_ratio", "labeled_in_unlabeled", "window"),
-    *("joint_forward", "weak_gradient", "class_prior"),
-)
 # What a cell may change against its preset, by the name that stands in its file name and in --cells.
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -95,11 +99,10 @@ class Cell:
         """The settings that decide its figures: none of a warm start it has not, nor of steps it has not."""
         config = self.config()
         unused = {"method_settings"}  # a run notes all of its method's, a cell those it changes
-        for entry in options():
-            of_dp_ssl = entry.section in ("labeling", "label_model", "end_model") and entry.name not in SHARED
-            of_warm_start = entry.section == "warm_start" and entry.name != "warm_steps"
-            if (of_dp_ssl and self.method != DP_SSL) or (of_warm_start and not config.n_warm_steps):
-                unused.add(entry.name)
+        if self.method != DP_SSL:
+            unused |= of_dp_ssl_alone()
+        if not config.n_warm_steps:
+            unused |= {entry.name for entry in options() if entry.section == "warm_start"} - {"warm_steps"}
         return {name: value for name, value in settings_that_matter(config).items() if name not in unused}
 
     def to_json(self) -> dict[str, Any]:
