@@ -8,7 +8,6 @@ import io
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +23,7 @@ from dpssl.label_model import VARIANTS, LabelModel, VoteTable, confidence_for, c
 from dpssl.label_model.votes import chunks
 from dpssl.run_folder import SOFT_LABELS, SOFT_LABELS_TABLE, SPLIT, RunFolder
 from dpssl.step_files import SoftLabelFile, soft_label_table, string_array
+from dpssl.vote_rows import RowIds, refuse_long_format
 
 LARGEST_CLASS = 32767  # a mistyped class number would otherwise make that many classes
 
@@ -33,6 +33,7 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
     variant = settings.label_model
     if variant not in VARIANTS:
         raise InputError(f"--label-model {variant!r}: choose one of {', '.join(VARIANTS)}")
+    refuse_long_format(source)
     table = read_votes(source)
     ids = RowIds(source, table)
     y = _read_labels(labels, ids, table.class_names) if labels else None
@@ -58,37 +59,6 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
     share = 100 * n_covered / ids.n_rows
     print(f"\n{ids.n_rows:,} rows, {n_classes} classes, model {variant}; {share:.2f} % covered")
     print(f"Soft labels: {folder.path(SOFT_LABELS_TABLE)}")
-
-
-class RowIds:
-    """The ids of the rows of votes: the file's own, or row numbers, which take no memory."""
-
-    def __init__(self, source: str, table: VoteTable) -> None:
-        self.n_rows = len(table.votes) if table.votes.ndim else 0
-        if table.ids is not None and np.shape(table.ids) != (self.n_rows,):
-            raise InputError(f"{source}: ids have shape {np.shape(table.ids)}; give one for each of {self.n_rows} rows")
-        self._given = None if table.ids is None else string_array(table.ids)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(f"U{len(str(self.n_rows - 1))}") if self._given is None else self._given.dtype
-
-    def __getitem__(self, rows: slice) -> NDArray[np.str_]:
-        return np.arange(rows.start, rows.stop).astype(self.dtype) if self._given is None else self._given[rows]
-
-    def rows_of(self, id: str) -> list[int]:
-        """The rows that have this id: one, unless the id is unknown or not unique."""
-        if self._given is not None:
-            return self._rows_by_id.get(id, [])
-        is_row = id.isascii() and id.isdecimal() and len(id) <= len(str(self.n_rows)) and int(id) < self.n_rows
-        return [int(id)] if is_row else []
-
-    @cached_property
-    def _rows_by_id(self) -> dict[str, list[int]]:
-        rows: dict[str, list[int]] = {}
-        for row, id in enumerate(self._given.tolist() if self._given is not None else ()):
-            rows.setdefault(id, []).append(row)
-        return rows
 
 
 def _count_classes(source: str, table: VoteTable, y: NDArray[np.int64] | None) -> int:
@@ -121,14 +91,13 @@ def _read_labels(path: str, ids: RowIds, class_names: list[str] | None) -> NDArr
         id, label = entry["id"], entry["label"]
         if id is None or label is None:
             raise InputError(f"{where}: fewer cells than the first line has")
-        rows = ids.rows_of(id)
-        if len(rows) != 1:
-            met = f"{len(rows)} rows of the votes have" if rows else "no row of the votes has"
-            raise InputError(f"{where}: {met} the id {id!r}")
+        row = ids.row_of(id)
+        if row is None:
+            raise InputError(f"{where}: no row of the votes has the id {id!r}")
         number = _class_number(label.strip(), class_names, where)
-        if number != UNLABELED and y[rows[0]] not in (UNLABELED, number):
+        if number != UNLABELED and y[row] not in (UNLABELED, number):
             raise InputError(f"{where}: {id!r} has another label further up; keep one of them")
-        y[rows[0]] = number
+        y[row] = number
     return y
 
 

@@ -176,6 +176,7 @@ def test_unusable_labels_are_named(warm_cli: Any, votes_npz: Path, tmp_path: Pat
     ("changed", "message"),
     [
         ({"ids": np.array(["a"])}, "ids have shape (1,)"),
+        ({"ids": np.array(["a", "b", *IDS[2:-1], "b"])}, "the id 'b' is that of 2 rows (rows 1, 299), but"),
         ({"votes": np.full((N_ROWS, N_LFS), 7)}, "row 0 has the vote 7"),
         ({"votes": np.full((N_ROWS, N_LFS), np.nan)}, "row 0 has the vote nan"),
         ({"votes": np.full((N_ROWS, N_LFS), "cat")}, "votes have type <U3"),
@@ -210,6 +211,14 @@ def test_votes_without_class_names(warm_cli: Any, tmp_path: Path, votes: np.ndar
     assert failed.returncode == 2, failed.stderr
     assert failed.stderr.startswith("dpssl label: bad.npy: ")
     assert message in failed.stderr
+
+
+def test_one_vote_a_line_is_told(warm_cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "crowd.csv").write_text("task,worker,label\n0,1,1\n0,2,0\n1,1,0\n")
+    failed = warm_cli("label", "crowd.csv", "--out", "soft", cwd=tmp_path)
+    assert failed.returncode == 2
+    assert "pandas.read_csv('crowd.csv').pivot(index='task', columns='worker', values='label')" in failed.stderr
+    assert not (tmp_path / "soft").exists()
 
 
 @pytest.mark.parametrize("ending", ["npz", "npy", "csv", "parquet"])
