@@ -7,6 +7,7 @@ checkpoints, the settings all of them were made with in config.toml, which carri
 import math
 import platform
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,13 +24,13 @@ from dpssl.config import FROM_CACHE, Config, settings_that_matter, with_values
 from dpssl.config_file import CONFIG, read_config, write_config
 from dpssl.data.identity import describe_images, place_of_images, require_same_images
 from dpssl.data.readers import load_dataset
-from dpssl.data.split import Split, split_as_asked, split_from_json, split_to_json
+from dpssl.data.split import Split, ids_in_json, split_as_asked, split_from_json, split_to_json
 from dpssl.data.table import Dataset
 from dpssl.errors import RunFolderError
 from dpssl.nets.backbones import check_backbone
 from dpssl.plan import minutes_for_step, seconds_to_train
 from dpssl.run_folder import SPLIT, RunFolder
-from dpssl.step_files import damaged_table
+from dpssl.step_files import damaged_files, damaged_table
 from dpssl.training.distributed import anyone, is_writer, on_writer, share, writer_first
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import StopRequested, Watch
@@ -215,8 +216,8 @@ def _note_images(folder: RunFolder, dataset: Dataset, description: dict[str, Any
     folder.write_json(IMAGES, description)
 
 
-def _load(config: Config, data: str, labels: str, progress: bool) -> Dataset:
-    return load_dataset(data, labels, config.data, config.run.threads, progress)
+def _load(config: Config, data: str, labels: str, progress: bool, only: frozenset[str] | None = None) -> Dataset:
+    return load_dataset(data, labels, config.data, config.run.threads, progress, only)
 
 
 def _keep_label_table(folder: RunFolder, labels: str) -> None:
@@ -279,18 +280,32 @@ def _open(path: str | Path, writes: bool, progress: bool) -> Run:
 
 
 def _same_images(folder: RunFolder, config: Config, progress: bool) -> Dataset:
-    """The data the run was started with, from wherever the command is given."""
+    """The data the run was started with, from wherever the command is given. Files that were added are passed over."""
     data = config.data.data
     recorded = folder.read_json(IMAGES) if folder.has(IMAGES) else None
     if recorded is not None:
         data = place_of_images(recorded["data"], data, folder.path(IMAGES))
-    dataset = _load(config, data, _label_table(folder, config.data.labels), progress)
+    dataset = _load(config, data, _label_table(folder, config.data.labels), progress, _known_files(folder))
     found = describe_images(data, dataset)
     if recorded is None:  # killed as it was started
         _note_images(folder, dataset, found)
     else:
         require_same_images(recorded, found, folder.path(IMAGES))
+    if dataset.origin.n_passed_over and progress:
+        print(
+            f"note: image files in {data} that this run was not started with are passed over: "
+            f"{dataset.origin.n_passed_over:,}; `dpssl predict {folder.folder} PATH` labels them",
+            file=sys.stderr,
+        )
     return dataset
+
+
+def _known_files(folder: RunFolder) -> frozenset[str] | None:
+    """Ids of the image files that the run was started with, damaged ones among them; None where nothing tells yet."""
+    if not folder.has(SPLIT):
+        return None
+    damaged = damaged_files(folder.read_text(DAMAGED)) if folder.has(DAMAGED) else ()
+    return frozenset(ids_in_json(folder.read_json(SPLIT))).union(damaged)
 
 
 def use_threads(config: Config) -> None:

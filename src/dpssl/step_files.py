@@ -109,6 +109,11 @@ def damaged_table(damaged: Mapping[str, str]) -> str:
     return text.getvalue()
 
 
+def damaged_files(table: str) -> list[str]:
+    """The files that a `damaged.csv` names."""
+    return [(row.get("file") or "").removeprefix("'") for row in csv.DictReader(io.StringIO(table, newline=""))]
+
+
 def spreadsheet_text(value: str) -> str:
     """`value` with an apostrophe before it where a spreadsheet would run it as a formula.
 

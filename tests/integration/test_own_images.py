@@ -13,6 +13,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from dpssl.run_folder import RunFolder
+
 N_IMAGES, N_LABELED = 60, 6
 
 
@@ -183,6 +185,65 @@ def test_a_run_outlives_its_table_of_labels(run_photos: Any, warm_cli: Any, tmp_
     gone = warm_cli("evaluate", tmp_path / "run", cwd=tmp_path)
     assert gone.returncode == 2
     assert "labels.csv: no such file" in gone.stderr
+
+
+def test_images_that_were_added_are_passed_over(
+    run_photos: Any, warm_cli: Any, photos: Path, tmp_path: Path, fingerprint: Any, differing: Any
+) -> None:
+    """Of another size and in another folder, with rows of their own in the table, one of another class."""
+    (photos / "broken.jpg").write_bytes(b"")
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    assert run_photos("--out", "whole").returncode == 0
+    shutil.copytree(whole, run)
+    (run / "soft_labels.npz").unlink()
+    (run / "end_model.safetensors").unlink()
+    for number in range(40):
+        path = photos / "new" / f"photo {number:02d}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (90, 90), (9, number, 9)).save(path)
+    (photos / "also broken.jpg").write_bytes(b"")
+    with (tmp_path / "labels.csv").open("a") as table:
+        table.write("new/photo 01.png,digit 0\nnew/photo 02.png,no digit\n")
+    resumed = warm_cli("resume", run)
+    assert resumed.returncode == 0, resumed.stderr
+    note = (
+        f"note: image files in {photos} that this run was not started with are passed over: 41; `dpssl predict {run} "
+    )
+    assert resumed.stderr.count(note) == 1
+    assert "Decoding" not in resumed.stderr, "its images are still in the cache"
+    assert differing(fingerprint(run), fingerprint(whole)) == []
+
+    ids = RunFolder(run).read_soft_labels().ids.tolist()
+    (run / "corrections.csv").write_text(
+        f"id,old,new,who,when\n{ids[9]},digit 0,digit 1,Ada,2025-01-01T00:00:00+00:00\n"
+    )
+    refined = warm_cli("refine", run, "--out", tmp_path / "refined")
+    assert refined.returncode == 0, refined.stderr
+    assert note in refined.stderr
+    assert (tmp_path / "refined" / "damaged.csv").read_bytes() == (run / "damaged.csv").read_bytes()
+    for command in ("evaluate", "report"):
+        done = warm_cli(command, tmp_path / "refined")
+        assert done.returncode == 0, done.stderr
+        assert "passed over: 41" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda photo: photo.unlink(), "n_images"),
+        (lambda photo: photo.rename(photo.with_name("renamed.jpg")), "n_images"),
+        (lambda photo: Image.new("RGB", (20, 16), (9, 9, 9)).save(photo), "sha256"),
+    ],
+)
+def test_images_that_were_added_hide_no_change(
+    run_photos: Any, warm_cli: Any, photos: Path, tmp_path: Path, change: Callable[[Path], object], name: str
+) -> None:
+    assert run_photos("--out", "run").returncode == 0
+    shutil.copy(photos / "0" / "photo 08.jpg", photos / "0" / "new.jpg")
+    change(photos / "0" / "photo 08.jpg")
+    failed = warm_cli("evaluate", tmp_path / "run")
+    assert failed.returncode == 2
+    assert f"the run was made from images of {name} " in failed.stderr
 
 
 def test_images_that_have_moved_are_asked_for_by_their_place(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dpssl.errors import InputError, RunFolderError
 from dpssl.run_folder import RunFolder, VoteFile
-from dpssl.step_files import spreadsheet_text
+from dpssl.step_files import damaged_files, damaged_table, spreadsheet_text
 
 
 @pytest.fixture
@@ -460,3 +460,10 @@ def test_a_missing_array_is_named(run: RunFolder) -> None:
 def test_torch_is_not_imported_until_weights_are_touched() -> None:
     code = "import dpssl.run_folder, dpssl.metrics, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_damaged_files_are_read_back() -> None:
+    names = ["a.png", "=1+1.png", "'quoted'.png", 'b, "c".png', "two\nlines.png"]
+    assert damaged_files(damaged_table({name: "is empty" for name in names})) == names
+    assert damaged_files("name,reason\na.png,is empty\n") == [""], "a table that somebody edited"
+    assert damaged_files("") == []

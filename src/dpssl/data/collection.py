@@ -12,8 +12,8 @@ be labelled, the labels are the truth of a benchmark: hidden but for those that 
 by their names (ROLES) may be written in any case.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpssl.data.image_files import ImageFile, ImageFiles, find_images, printable
@@ -60,15 +60,22 @@ class UnlabeledFiles(InputError):
         self.collection = Collection(found, 0, {}, True, "images without labels")
 
 
-def read_collection(path: Path, labels: str = "", follow_links: bool = False) -> Collection:
-    """The images of a folder or TAR; `labels` is what `--labels` named."""
+def read_collection(
+    path: Path, labels: str = "", follow_links: bool = False, only: Container[str] | None = None
+) -> Collection:
+    """The images of a folder or TAR, or `only` those of the ids given; `labels` is what `--labels` named."""
     if path.is_dir():
         found = find_images(path, follow_links)
+        found = found if only is None else found.only(only)
         _require_images(found, "JPEG, PNG, WebP, BMP, TIFF or GIF files, at any depth")
         if labels:
             return _by_table(found, Path(labels).expanduser())
         return _by_metadata(found) or _by_class_folders(found) or _without_labels(found)
     found, beside = read_tar(path)
+    if only is not None:
+        found = found.only(only)
+        others = set(found.passed_over)
+        beside = {name: label for name, label in beside.items() if name not in others}
     _require_images(found, "members named like key.jpg")
     if labels:
         return _by_table(found, Path(labels).expanduser())
@@ -92,7 +99,8 @@ def _require_images(found: ImageFiles, expected: str) -> None:
 def _by_table(found: ImageFiles, table: Path) -> Collection:
     """Labels from `table`; test images are those of test/, if one of its folders is named like a class."""
     rows = read_label_table(table)
-    labels = match_rows(rows, (file.id for file in found.files), table, found.root, found.skipped)
+    ids = (file.id for file in found.files)
+    labels = match_rows(rows, ids, table, found.root, found.skipped, found.passed_over)
     layout = f"images with the labels of {table.name}"
     test = [file for file in found.files if _role(file.id) == "test" and file.id not in labels]
     of_test = {file.id: _class_folder(_inner(file.id)) for file in test}
@@ -119,7 +127,8 @@ def _by_metadata(found: ImageFiles) -> Collection | None:
                 raise _no_use_for(prefix, found.root)
             tables += 1
             inner = [file.id.removeprefix(prefix) for file in found.files if file.id.startswith(prefix)]
-            matched = match_rows(read_label_table(table), inner, table, found.root / prefix, found.skipped)
+            others = [name.removeprefix(prefix) for name in found.passed_over if name.startswith(prefix)]
+            matched = match_rows(read_label_table(table), inner, table, found.root / prefix, found.skipped, others)
             labels.update({prefix + name: label for name, label in matched.items()})
             if _role(prefix) == "test":
                 test_ids |= {prefix + name for name in matched}
@@ -209,7 +218,7 @@ def _with_test(
     images = [file for file in found.files if file.id not in test_ids]
     if not images:
         raise InputError(f"--data {found.root}: all its images are test images; put those to label beside test/")
-    return Collection(ImageFiles(found.root, [*images, *test], found.skipped), len(test), labels, are_given, layout)
+    return Collection(replace(found, files=[*images, *test]), len(test), labels, are_given, layout)
 
 
 def _class_folder(name: str) -> str:

@@ -5,9 +5,10 @@ that is not UTF-8, a name or a link that leads elsewhere) is skipped with a reas
 """
 
 import os
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from dpssl.data.decode import MOST_BYTES, SUFFIXES, DamagedImage
 from dpssl.errors import InputError
@@ -35,6 +36,16 @@ class ImageFiles:
     root: Path
     files: list[ImageFile]
     skipped: list[tuple[str, str]]
+    passed_over: tuple[str, ...] = ()  # ids of images that nobody asked for
+
+    def only(self, wanted: Container[str]) -> Self:
+        """The `wanted` images, by id. Where none of them is there, all: then they are other images altogether."""
+        kept = [file for file in self.files if file.id in wanted]
+        if not kept:
+            return self
+        skipped = [(name, reason) for name, reason in self.skipped if name in wanted]
+        others = tuple(file.id for file in self.files if file.id not in wanted)
+        return replace(self, files=kept, skipped=skipped, passed_over=others)
 
     def read(self, file: ImageFile) -> bytes:
         return read_image(self.root, file)

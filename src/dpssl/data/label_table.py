@@ -70,20 +70,27 @@ def plain_label(value: Any) -> str:
 
 
 def match_rows(
-    rows: Sequence[LabelRow], ids: Iterable[str], table: Path, root: Path, skipped: Sequence[tuple[str, str]] = ()
+    rows: Sequence[LabelRow],
+    ids: Iterable[str],
+    table: Path,
+    root: Path,
+    skipped: Sequence[tuple[str, str]] = (),
+    passed_over: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The class of each image that a row names, by id. `skipped` names files that are there but are not read."""
+    """The class of each image that a row names, by id.
+
+    `skipped` names files that are there but are not read; rows of images `passed_over` say nothing.
+    """
     wanted = [_relative(row, table, root) for row in rows]
-    found = _Names(set(wanted), root.name)
-    for image in ids:
-        found.add(image)
+    found, others = (_Names(set(wanted), root.name, images) for images in (ids, passed_over))
     labels: dict[str, str] = {}
     first_line: dict[str, int] = {}
     missing: list[tuple[LabelRow, str]] = []
     for row, name in zip(rows, wanted, strict=True):
         candidates = found.candidates(name)
         if not candidates:
-            missing.append((row, name))
+            if not others.candidates(name):
+                missing.append((row, name))
             continue
         if len(candidates) > 1:
             raise InputError(
@@ -121,14 +128,16 @@ def require_distinct_by_case(labels: Iterable[str], source: str, kind: str = "cl
 class _Names:
     """Of all images, those that a row may mean: what is kept grows with the rows, not with the images."""
 
-    def __init__(self, wanted: set[str], root: str) -> None:
+    def __init__(self, wanted: set[str], root: str, images: Iterable[str]) -> None:
         inner = {name.removeprefix(f"{root}/") for name in wanted}  # `photos/a.jpg` where the folder is photos
         self._root, self._wanted = root, wanted | inner
         self._folded = {name.casefold() for name in self._wanted}
         self._by: dict[str, dict[str, list[str]]] = {"path": {}, "file": {}, "stem": {}}
         self._by_case: dict[str, str] = {}
+        for image in images:
+            self._add(image)
 
-    def add(self, image: str) -> None:
+    def _add(self, image: str) -> None:
         file = image.rpartition("/")[2]
         keys = {"path": {image}, "file": {file}, "stem": {posixpath.splitext(file)[0], posixpath.splitext(image)[0]}}
         for kind, names in keys.items():

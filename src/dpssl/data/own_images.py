@@ -1,7 +1,7 @@
 """A folder or TAR of image files as a `Dataset`: found, decoded into the cache, and joined with their labels."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,18 @@ N_SHOWN = 3  # of a list, in a message
 
 
 def read_own_images(
-    path: Path, labels: str, settings: DataConfig, n_workers: int = 0, progress: bool = False
+    path: Path,
+    labels: str,
+    settings: DataConfig,
+    n_workers: int = 0,
+    progress: bool = False,
+    only: Container[str] | None = None,
 ) -> Dataset:
-    """The images below `path` with the labels there are; damaged files are left out, too many of them are an error."""
-    collection = read_collection(path, labels, settings.follow_links)
+    """The images below `path` with the labels there are; damaged files are left out, too many of them are an error.
+
+    `only` are the ids of those that are asked for; without it all are.
+    """
+    collection = read_collection(path, labels, settings.follow_links, only)
     decoded = decoded_images(collection.files, settings.image_size, n_workers, progress)
     return as_dataset(collection, decoded, settings.max_damaged)
 
@@ -51,6 +59,7 @@ def as_dataset(collection: Collection, decoded: DecodedImages, max_damaged: floa
             statement=state(collection, decoded),
             decoding={"image_size": side, "channels": channels, "crop": "centre square", "background": BACKGROUND},
             damaged=damaged,
+            n_passed_over=len(collection.files.passed_over),
             notes=tuple(_notes(collection, decoded, damaged)),
         ),
     )

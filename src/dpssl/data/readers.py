@@ -8,6 +8,7 @@ Both may add `test_x` with `test_y`, `class_names` and `ids`. `images` may come 
 with a table of labels by id or row; without one they are an UnlabeledArray. Nothing is ever unpickled.
 """
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,17 @@ def is_built_in(data: str) -> bool:
 
 
 def load_dataset(
-    data: str, labels: str = "", settings: DataConfig | None = None, n_workers: int = 0, progress: bool = False
+    data: str,
+    labels: str = "",
+    settings: DataConfig | None = None,
+    n_workers: int = 0,
+    progress: bool = False,
+    only: Container[str] | None = None,
 ) -> Dataset:
-    """The dataset that `--data` and `--labels` name. `settings` say how image files are read; the rest is as given."""
+    """The dataset that `--data` and `--labels` name. `settings` say how image files are read; the rest is as given.
+
+    Of image files, `only` those of the ids given; arrays and published sets are always whole.
+    """
     settings = settings or DataConfig()
     if labels and is_built_in(data):
         folder = f"; for the folder of that name write ./{data}" if Path(data).exists() else ""
@@ -60,7 +69,7 @@ def load_dataset(
     if not path.exists():
         raise InputError(f"--data {data}: no such file, folder or data set; supported: {SUPPORTED}")
     if path.is_dir() or path.suffix == ".tar":
-        return read_own_images(path, labels, settings, n_workers, progress)
+        return read_own_images(path, labels, settings, n_workers, progress, only)
     if path.suffix not in (".npz", ".npy"):
         raise InputError(f"--data {data}: not a kind of file that can be read; supported: {SUPPORTED}")
     if settings.image_size:

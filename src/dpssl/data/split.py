@@ -137,27 +137,53 @@ def split_to_json(dataset: Dataset, split: Split) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class _Named:
+    """A split.json, checked for what it has to hold."""
+
+    labeled: dict[str, int]
+    unlabeled: list[str]
+    test: list[str]
+    left_out: list[str]
+    trusted: dict[str, int]
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> "_Named":
+        try:
+            return cls(
+                {str(name): int(label) for name, label in document["labeled"].items()},
+                list(map(str, document["unlabeled"])),
+                list(map(str, document["test"])),
+                list(map(str, document.get("left_out", []))),
+                {str(name): int(label) for name, label in document.get("trusted", {}).items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"split.json: misses `labeled`, `unlabeled` or `test` ({error!r}); start a new run"
+            ) from error
+
+
+def ids_in_json(document: Mapping[str, Any]) -> set[str]:
+    """Every image that `split_to_json` described."""
+    named = _Named.read(document)
+    return {*named.labeled, *named.unlabeled, *named.test, *named.left_out}
+
+
 def split_from_json(dataset: Dataset, document: Mapping[str, Any]) -> tuple[Dataset, Split]:
     """The dataset and split that `split_to_json` described, from the dataset as its reader returns it."""
-    try:
-        labeled = {str(name): int(label) for name, label in document["labeled"].items()}
-        unlabeled, test = list(map(str, document["unlabeled"])), list(map(str, document["test"]))
-        left_out = list(map(str, document.get("left_out", [])))
-        trusted = {str(name): int(label) for name, label in document.get("trusted", {}).items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"split.json: misses `labeled`, `unlabeled` or `test` ({error!r}); start a new run") from error
+    named = _Named.read(document)
     if len(dataset.test_images) == 0:
-        dataset = _hold_out(dataset, _positions(dataset.ids, test))
-    _check_same_ids(dataset.ids, [*labeled, *unlabeled, *left_out])
-    _check_same_ids(dataset.test_ids, test)
+        dataset = _hold_out(dataset, _positions(dataset.ids, named.test))
+    _check_same_ids(dataset.ids, [*named.labeled, *named.unlabeled, *named.left_out])
+    _check_same_ids(dataset.test_ids, named.test)
     given = np.full(len(dataset.ids), UNLABELED, dtype=np.int64)
-    given[_positions(dataset.ids, list(labeled))] = list(labeled.values())
-    dataset, split = with_labels(dataset, given, _positions(dataset.ids, left_out))
-    labels = np.array(list(trusted.values()), dtype=np.int64)
+    given[_positions(dataset.ids, list(named.labeled))] = list(named.labeled.values())
+    dataset, split = with_labels(dataset, given, _positions(dataset.ids, named.left_out))
+    labels = np.array(list(named.trusted.values()), dtype=np.int64)
     outside = (labels < 0) | (labels >= dataset.n_classes)
     if outside.any():
         raise InputError(f"split.json: the trusted label {labels[outside][0]} is no class; start a new run")
-    return dataset, split.trusting(_positions(dataset.ids, list(trusted)), labels)
+    return dataset, split.trusting(_positions(dataset.ids, list(named.trusted)), labels)
 
 
 def with_labels(

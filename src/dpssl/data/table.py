@@ -28,6 +28,7 @@ class Origin:
     statement: str = ""  # in a line: what was found and what was made of it
     decoding: Mapping[str, Any] = field(default_factory=dict)  # how image files became pixels
     damaged: Mapping[str, str] = field(default_factory=dict)  # file -> why it was left out
+    n_passed_over: int = 0  # image files there that are not among those asked for
     notes: tuple[str, ...] = ()  # what the user should know before training
 
 

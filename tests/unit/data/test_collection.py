@@ -237,6 +237,50 @@ def test_a_tar_with_a_table(tmp_path: Path) -> None:
         read_collection(tar)
 
 
+@pytest.mark.parametrize(
+    "added",
+    [
+        ("x/4.png",),
+        ("y/1.png",),  # by its file name alone a row may mean either
+        ("test/cat/5.png", "val/cat/6.png"),
+    ],
+)
+def test_only_some_images_with_a_table(photos: Photos, tmp_path: Path, added: tuple[str, ...]) -> None:
+    root, wanted = photos("x/1.png", "x/2.png", "3.png", *added), {"x/1.png", "x/2.png", "3.png"}
+    rows = ["path,label", "1.png,cat", "3.png,dog", *(f"{name},new class" for name in added)]
+    found = read_collection(root, write(tmp_path / "l.csv", *rows), only=wanted)
+    assert summary(found) == (["3.png", "x/1.png", "x/2.png"], [], {"x/1.png": "cat", "3.png": "dog"}, True)
+    assert found.class_names == ("cat", "dog")
+    assert found.files.passed_over == tuple(sorted(added))
+
+
+def test_only_some_images_of_class_folders(photos: Photos) -> None:
+    names = ("cat/1.png", "cat/2.png", "dog/3.png")
+    before = read_collection(photos(*names))
+    found = read_collection(photos(*names, "owl/4.png", "loose.png", "test/what/5.png"), only=set(names))
+    assert summary(found) == summary(before)
+    assert found.layout == before.layout
+
+
+def test_only_some_images_with_metadata(photos: Photos) -> None:
+    root, wanted = photos("train/1.png", "train/2.png", "train/3.png", "test/4.png"), {"train/1.png", "train/2.png"}
+    write(root / "train" / "metadata.csv", "file_name,label", "1.png,cat", "2.png,dog", "3.png,owl")
+    found = read_collection(root, only=wanted)
+    assert summary(found) == (sorted(wanted), [], {"train/1.png": "cat", "train/2.png": "dog"}, False)
+
+
+def test_only_some_images_of_a_tar(tmp_path: Path) -> None:
+    members = {"1.png": b"1", "1.cls": b"cat", "2.png": b"2", "2.cls": b"dog", "3.png": b"3", "3.cls": b"owl"}
+    found = read_collection(pack(tmp_path / "shard.tar", members), only={"1.png", "2.png"})
+    assert summary(found) == (["1.png", "2.png"], [], {"1.png": "cat", "2.png": "dog"}, False)
+
+
+def test_of_other_images_altogether_none_is_passed_over(photos: Photos) -> None:
+    found = read_collection(photos("cat/1.png", "dog/2.png"), only={"3.png"})
+    assert ids(found.images) == ["cat/1.png", "dog/2.png"]
+    assert found.files.passed_over == ()
+
+
 def test_members_that_leave_the_archive_and_links_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "shard.tar"
     with tarfile.open(path, "w") as archive:

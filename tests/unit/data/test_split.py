@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpssl.data.label_choice import read_ids
 from dpssl.data.readers import load_dataset
-from dpssl.data.split import Split, labels_a_class, make_split, split_from_json, split_to_json
+from dpssl.data.split import Split, ids_in_json, labels_a_class, make_split, split_from_json, split_to_json
 from dpssl.data.table import Dataset
 from dpssl.errors import InputError
 
@@ -308,6 +308,17 @@ def test_trusted_labels_are_for_training_alone() -> None:
     _, restored = split_from_json(whole, json.loads(json.dumps(split_to_json(dataset, trusting))))
     assert (restored.training_labels == trusting.training_labels).all()
     assert "trusted" not in split_to_json(dataset, split)
+
+
+def test_a_split_names_every_image() -> None:
+    whole = a_dataset([0, 1] * 10)
+    dataset, split = make_split(whole, 4, seed=0)
+    assert ids_in_json(split_to_json(dataset, split)) == set(whole.ids.tolist())
+    left_out = replace(split, unlabeled=split.unlabeled[1:], left_out=split.unlabeled[:1])
+    assert ids_in_json(split_to_json(dataset, left_out)) == set(whole.ids.tolist())
+    for document in ({}, {"labeled": []}, []):
+        with pytest.raises(InputError, match=r"split\.json: misses"):
+            ids_in_json(document)
 
 
 def test_a_damaged_trusted_label_is_named() -> None:
