@@ -1,10 +1,10 @@
 """Resolve the answers of many annotators, of whom each saw only some of the items.
 
     python examples/crowd_votes.py                # simulated annotators, from careful to guessing
-    python examples/crowd_votes.py answers.csv    # yours: a row per item, a column per annotator, empty where unseen
+    python examples/crowd_votes.py answers.csv    # yours: the columns task, worker and label, one answer a line
 
-An .npz with an array `votes` (-1 where unseen) is read as well. If the file carries the true labels (`y`), they only
-score the result.
+A table with a row per item and a column per annotator is read as well, and an .npz with an array `votes` (-1 where
+unseen). If such a file carries the true labels (`y`), they only score the result.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 from dpssl import LabelModel
-from dpssl.label_model import read_votes
+from dpssl.label_model import VoteTable, read_votes
 
 ABSTAIN = -1
 
@@ -39,23 +39,25 @@ def main(arguments=None):
     path = parser.parse_args(arguments).answers
     if path:
         table = read_votes(path)
-        votes, truth = table.votes, table.y
     else:
-        votes, truth = simulate()
+        answers, truth = simulate()
+        table = VoteTable(answers, y=truth)
+    votes, truth = table.votes, table.y
 
-    n_classes = int(votes.max()) + 1
-    model = LabelModel(n_classes).fit(votes)
-    majority = LabelModel(n_classes, "majority").fit(votes)
+    model = LabelModel().fit(table)
+    majority = LabelModel(variant="majority").fit(table)
     per_item = (votes != ABSTAIN).sum(1)
     print(
-        f"{len(votes):,} items, {votes.shape[1]} annotators, {n_classes} classes, {per_item.mean():.1f} answers an item"
+        f"{len(votes):,} items, {votes.shape[1]} annotators, {len(model.classes_)} classes, "
+        f"{per_item.mean():.1f} answers an item"
     )
 
     print("\nannotator  answers  estimated accuracy")
     summary = model.lf_summary()
     for annotator in np.argsort(-np.nan_to_num(summary.estimated_accuracy), kind="stable"):
         accuracy, error = summary.estimated_accuracy[annotator], summary.standard_error[annotator]
-        print(f"{annotator:>9}  {summary.n_votes[annotator]:>7.0f}  {accuracy:>9.1%} ± {error:.1%}")
+        name = summary.lf_names[annotator] if summary.lf_names else annotator
+        print(f"{name:>9}  {summary.n_votes[annotator]:>7.0f}  {accuracy:>9.1%} ± {error:.1%}")
 
     differs = majority.predict(votes, tie_break="lowest") != model.predict(votes, tie_break="lowest")
     print(f"\n{differs.sum():,} items get another label than the majority's")

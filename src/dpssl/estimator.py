@@ -1,6 +1,6 @@
 """`DPSSLClassifier`: the three steps in memory, with scikit-learn's manners.
 
-clf = DPSSLClassifier(seed=1).fit(images, y)      # y = -1 where unlabelled
+clf = DPSSLClassifier(seed=1).fit(images, y)      # y: class numbers, -1 where unlabelled; or names, "" where unlabelled
 clf.soft_labels_, clf.predict(new_images), clf.predict_proba(new_images), clf.score(test_images, test_y)
 """
 
@@ -27,6 +27,7 @@ from dpssl.errors import InputError
 from dpssl.label_model import LabelModel, confidence_for, covered
 from dpssl.labeling.train import train_lfs
 from dpssl.labeling.vote import cast_votes
+from dpssl.named_classes import ClassReader
 from dpssl.nets.backbones import check_backbone
 from dpssl.training.precision import pick_device
 from dpssl.training.watch import Watch
@@ -65,11 +66,13 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.verbose = verbose
 
     def fit(self, images: Any, y: Any) -> "DPSSLClassifier":
-        """`images` (n, H, W) or (n, H, W, channels); `y` (n,) integer labels, -1 where unlabelled."""
+        """Learn from images and the labels of some.
+
+        images: (n, H, W) or (n, H, W, channels).
+        y: (n,) class numbers, -1 where unlabelled, or class names, "" or None where unlabelled.
+        """
         pixels = as_uint8_images(images)
-        given = _check_labels(y, len(pixels))
-        self.classes_: NDArray[np.int64] = np.unique(given[given != UNLABELED])
-        given = np.where(given == UNLABELED, UNLABELED, np.searchsorted(self.classes_, given))
+        self.classes_, given = _read_labels(y, len(pixels))
         self.config_ = alone(self._config(pixels))
         check(self.config_)
         check_settled(self.config_)
@@ -130,21 +133,21 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             raise InputError(f"images are {pixels.shape[1:]}, but the classifier was fitted on {trained_on}")
         return np.asarray(predict_probabilities(self.end_model_, self._bank.with_images(pixels)))
 
-    def predict(self, images: Any) -> NDArray[np.int64]:
-        """The likeliest class of each image."""
+    def predict(self, images: Any) -> NDArray[Any]:
+        """The likeliest class of each image, one of `classes_`."""
         best = self.predict_proba(images).argmax(1)
         return np.asarray(self.classes_[best])
 
     def score(self, images: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the images whose label is known: those of -1 are left out."""
+        """Accuracy on the images whose label is known: those of -1, "" or None are left out."""
         truth = np.asarray(y)
-        known = truth != UNLABELED
+        known = _is_label(truth)
         if truth.shape != (len(images),) or known.all():
-            return float(super().score(images, y, sample_weight))  # or its error
+            return float(super().score(images, truth, sample_weight))  # or its error
         if not known.any():
             raise InputError("y holds no label to score by; give the true classes, -1 where one is not known")
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(super().score(np.asarray(images)[known], truth[known], weight))
+        return float(super().score(np.asarray(images)[known], np.asarray(truth[known].tolist()), weight))
 
     def _config(self, pixels: NDArray[np.uint8]) -> Config:
         preset = self.preset or default_preset("", max(pixels.shape[1:3]))
@@ -160,17 +163,40 @@ class DPSSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return with_values(config, {"seed": self.seed, "device": self.device, **settings})
 
 
-def _check_labels(y: Any, n_images: int) -> NDArray[np.int64]:
+def _read_labels(y: Any, n_images: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes, and each image's place among them, -1 where it has no label."""
     labels = np.asarray(y)
     if labels.shape != (n_images,):
         raise InputError(f"y has shape {labels.shape}, but there are {n_images} images; give one label each, -1 = none")
-    if labels.dtype.kind not in "iu":
-        raise InputError(f"y has dtype {labels.dtype}; give integer class labels, -1 where unlabelled")
-    if (labels < UNLABELED).any():
-        row = int(np.argmax(labels < UNLABELED))
+    reader = ClassReader()
+    numbers = reader.read(labels, lambda row: f"y, row {row}")
+    if numbers.dtype.kind == "f":  # as pandas has integers with gaps
+        numbers = np.where(np.isnan(numbers), UNLABELED, numbers)
+    if numbers.dtype.kind not in "iuf" or (numbers != np.floor(numbers)).any():
+        raise InputError(
+            f"y has dtype {labels.dtype} or fractions; give class numbers, -1 where unlabelled, or names, '' where "
+            "unlabelled"
+        )
+    numbers = numbers.astype(np.int64)
+    if (numbers < UNLABELED).any():
+        row = int(np.argmax(numbers < UNLABELED))
         raise InputError(f"y of row {row} is {labels[row]}; labels are 0, 1, 2, …, and -1 where unlabelled")
-    if len(np.unique(labels[labels != UNLABELED])) < 2:
+    if reader.met_names:
+        names, order = reader.in_order()
+        classes, given = np.array(names), order[numbers]
+    else:
+        classes = np.unique(numbers[numbers != UNLABELED])
+        given = np.where(numbers == UNLABELED, UNLABELED, np.searchsorted(classes, numbers))
+    if len(classes) < 2:
         raise InputError("y holds labels of fewer than two classes; give at least one labelled image per class")
-    if not (labels == UNLABELED).any():
-        raise InputError("y has no -1, so there are no unlabelled images; mark those to be labelled with -1")
-    return labels.astype(np.int64)
+    if not (given == UNLABELED).any():
+        raise InputError(
+            "y has no -1 (or '' among names), so there are no unlabelled images; mark those to be labelled"
+        )
+    return classes, given
+
+
+def _is_label(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which entries are labels: not -1, NaN or empty."""
+    numbers = ClassReader().read(labels, lambda *row: f"y, row {row}")
+    return np.asarray((numbers != UNLABELED) & (numbers == numbers))

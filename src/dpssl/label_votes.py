@@ -4,6 +4,7 @@ Soft labels are predicted and written a chunk of rows at a time: memory-mapped v
 """
 
 import csv
+import dataclasses
 import io
 import zipfile
 from collections.abc import Iterator
@@ -20,12 +21,12 @@ from dpssl.constants import UNLABELED
 from dpssl.disk import replacing
 from dpssl.errors import InputError
 from dpssl.label_model import VARIANTS, LabelModel, VoteTable, confidence_for, covered, read_votes
+from dpssl.label_model.given_votes import count_classes
 from dpssl.label_model.votes import chunks
+from dpssl.named_classes import MOST_CLASSES
 from dpssl.run_folder import SOFT_LABELS, SOFT_LABELS_TABLE, SPLIT, RunFolder
 from dpssl.step_files import SoftLabelFile, soft_label_table, string_array
-from dpssl.vote_rows import RowIds, refuse_long_format
-
-LARGEST_CLASS = 32767  # a mistyped class number would otherwise make that many classes
+from dpssl.vote_rows import RowIds
 
 
 def label_vote_file(source: str, labels: str | None, out: str | None, settings: LabelModelConfig) -> None:
@@ -33,7 +34,6 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
     variant = settings.label_model
     if variant not in VARIANTS:
         raise InputError(f"--label-model {variant!r}: choose one of {', '.join(VARIANTS)}")
-    refuse_long_format(source)
     table = read_votes(source)
     ids = RowIds(source, table)
     y = _read_labels(labels, ids, table.class_names) if labels else None
@@ -44,7 +44,7 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
     folder = RunFolder.create(out)  # before the minutes that a fit may take
     model = LabelModel(n_classes, variant)
     try:
-        model.fit(table.votes, y, confidence, table.specialties, class_balance=balance)
+        model.fit(dataclasses.replace(table, confidence=confidence), y, class_balance=balance)
     except InputError as problem:
         raise InputError(f"{source}: {problem}") from None
     model.save(folder.path("label_model.safetensors"))
@@ -54,26 +54,20 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
         folder.write_json(SPLIT, {"labeled": given})
     n_covered = _write_soft_labels(folder, model, table.votes, confidence, ids, class_names)
     print(model.lf_summary())
-    if table.lf_names:
-        print("\nLFs:", ", ".join(f"{lf} = {name}" for lf, name in enumerate(table.lf_names)))
     share = 100 * n_covered / ids.n_rows
     print(f"\n{ids.n_rows:,} rows, {n_classes} classes, model {variant}; {share:.2f} % covered")
     print(f"Soft labels: {folder.path(SOFT_LABELS_TABLE)}")
 
 
 def _count_classes(source: str, table: VoteTable, y: NDArray[np.int64] | None) -> int:
-    if table.class_names is not None:
-        return len(table.class_names)
-    if table.specialties is not None and table.specialties.ndim == 2:
-        return int(table.specialties.shape[1])
     if table.votes.dtype.kind not in "iuf":
         raise InputError(f"{source}: votes have type {table.votes.dtype}; give class numbers, with -1 for abstain")
-    highest = max(float(np.max(part, initial=UNLABELED)) for part in (table.votes, y) if part is not None)
-    if highest > LARGEST_CLASS:
-        raise InputError(f"{source}: a vote or label names class {highest:g}; classes go up to {LARGEST_CLASS}")
-    if highest < 1:
+    n_classes = count_classes(table, y)
+    if n_classes > MOST_CLASSES:
+        raise InputError(f"{source}: a vote or label names class {n_classes - 1:g}; classes go up to {MOST_CLASSES}")
+    if n_classes < 2:
         raise InputError(f"{source}: the votes name fewer than two classes; there is nothing to resolve")
-    return 2 if np.isnan(highest) else int(highest) + 1  # the fit names the row of a NaN
+    return n_classes
 
 
 def _read_labels(path: str, ids: RowIds, class_names: list[str] | None) -> NDArray[np.int64]:
@@ -121,7 +115,7 @@ def _class_number(label: str, class_names: list[str] | None, where: str) -> int:
         return class_names.index(label)
     if label in ("", str(UNLABELED)):
         return UNLABELED
-    n_classes = LARGEST_CLASS + 1 if class_names is None else len(class_names)
+    n_classes = MOST_CLASSES + 1 if class_names is None else len(class_names)
     if not (label.isascii() and label.removeprefix("-").isdecimal()):
         known = "" if class_names is None else f", and the classes are {', '.join(class_names[:20])}"
         raise InputError(f"{where}: {label!r} is no class number{known}; use 0, 1, 2, …")

@@ -1,6 +1,5 @@
 """The rows of a file of votes and their ids. An id names one row in every file that is made from the votes."""
 
-import csv
 from functools import cached_property
 from typing import Any
 
@@ -11,13 +10,6 @@ from dpssl.errors import InputError
 from dpssl.label_model import VoteTable
 from dpssl.step_files import string_array
 
-IDS = ("id", "ids")
-# Columns of a table with one vote a line, as crowd-kit has it: what was voted on, who voted, and the vote.
-LONG_FORMAT = (
-    ("task", "item", "question", "example", "image", *IDS),
-    ("worker", "annotator", "rater", "labeler", "labeller", "performer", "user"),
-    ("label", "vote", "answer", "response", "class", "y"),
-)
 N_SHOWN = 3  # rows in a message
 
 
@@ -55,45 +47,8 @@ class RowIds:
         is_text = source.endswith(".csv")
         rows = [str(row + 2 * is_text) for row in np.flatnonzero(self._given == id).tolist()]
         places = f"{'lines' if is_text else 'rows'} {', '.join(rows[:N_SHOWN])}{', …' if len(rows) > N_SHOWN else ''}"
-        advice = _about_long_format(source, _columns(source)) or (
-            "give each row an id of its own, or leave the ids out, and they are row numbers"
+        return (
+            f"the id {id!r} is that of {len(rows)} rows ({places}), but has to name one; give each row an id of its "
+            "own, or leave the ids out, and they are row numbers. Where a row is one answer, call its columns task, "
+            "worker and label"
         )
-        return f"the id {id!r} is that of {len(rows)} rows ({places}), but has to name one; {advice}"
-
-
-def refuse_long_format(source: str) -> None:
-    """Told by the columns' names alone: read as votes, the names of tasks and workers would be classes."""
-    columns = _columns(source)
-    has_ids = any(name.lower() in IDS for name in columns)
-    if (len(columns) == len(LONG_FORMAT) or not has_ids) and (advice := _about_long_format(source, columns)):
-        raise InputError(f"{source}: {advice}")
-
-
-def _about_long_format(source: str, columns: list[str]) -> str:
-    """What to do with a table of one vote a line; empty where the columns tell of no such table."""
-    plain = {name.lower().removesuffix("_id"): name for name in reversed(columns)}
-    found = [next((plain[name] for name in names if name in plain), None) for names in LONG_FORMAT]
-    if None in found:
-        return ""
-    item, worker, vote = found
-    read = "read_csv" if source.endswith(".csv") else "read_parquet"
-    return (
-        f"by its columns {item}, {worker} and {vote} it holds one vote a line, where a line for each {item} with a "
-        f"column for each {worker} is needed: pandas.{read}({source!r}).pivot(index={item!r}, columns={worker!r}, "
-        f"values={vote!r}).rename_axis('id').to_csv('wide.csv')"
-    )
-
-
-def _columns(source: str) -> list[str]:
-    """The names of a table's columns; none where it has none or cannot be read, which its reader tells."""
-    try:
-        if source.endswith(".csv"):
-            with open(source, newline="", encoding="utf-8-sig") as file:
-                return next(csv.reader(file), [])
-        if source.endswith(".parquet"):
-            from pyarrow import parquet
-
-            return list(parquet.read_schema(source).names)
-    except (OSError, ValueError, csv.Error, ModuleNotFoundError):
-        pass
-    return []

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
@@ -129,6 +130,35 @@ def test_labels_need_not_be_contiguous(digits: Any) -> None:
     np.testing.assert_array_equal(shifted.predict_proba(images), classifier.predict_proba(images))
 
 
+def test_labels_may_be_names(fitted: DPSSLClassifier, digits: Any, y: np.ndarray) -> None:
+    """The same classifier, of classes in alphabetical order; "" and None are no label."""
+    images, truth = digits
+    names = np.array([*"abcdefghij", ""])
+    for labels in (names[y], np.where(y == -1, None, names[y]), pd.Series(names[y]), names[y].tolist()):
+        named = DPSSLClassifier(device="cpu", settings={**TINY, "steps": 2, "end_steps": 2})
+        numbered = clone(named).fit(images[:N_IMAGES], y)
+        named.fit(images[:N_IMAGES], labels)
+        assert named.classes_.tolist() == list("abcdefghij")
+        np.testing.assert_array_equal(named.soft_labels_, numbered.soft_labels_)
+        answers = named.predict(images[N_IMAGES:])
+        np.testing.assert_array_equal(answers, names[numbered.predict(images[N_IMAGES:])])
+        assert named.score(images, names[truth]) == numbered.score(images, truth)
+        some = np.where(np.arange(len(truth)) < 50, names[truth], None)
+        assert named.score(images, some) == numbered.score(images[:50], truth[:50])
+
+
+def test_missing_numbers_are_no_labels(digits: Any, y: np.ndarray) -> None:
+    """As pandas has a column of integers with gaps."""
+    gaps = pd.Series(y, dtype=float).where(y >= 0)
+    settings = {**TINY, "steps": 2, "end_steps": 2}
+    with_gaps, plain = (
+        DPSSLClassifier(device="cpu", settings=settings).fit(digits[0][:N_IMAGES], labels) for labels in (gaps, y)
+    )
+    assert with_gaps.classes_.tolist() == plain.classes_.tolist()
+    np.testing.assert_array_equal(with_gaps.soft_labels_, plain.soft_labels_)
+    assert with_gaps.score(digits[0][:N_IMAGES], gaps) == plain.score(digits[0][:N_IMAGES], y)
+
+
 def test_the_label_model_sees_confidence_only_where_asked(digits: Any, y: np.ndarray) -> None:
     sighted, blind = (
         DPSSLClassifier(device="cpu", settings={**TINY, "label_model": "majority", "use_confidence": use})
@@ -212,12 +242,14 @@ def test_a_score_needs_one_label_per_image(labels: Any, fitted: DPSSLClassifier,
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["cat", "dog", "none"] * 40, "dtype <U4"),
-        (np.full(N_IMAGES, -1.0), "dtype float64"),
+        (["cat", "dog", "none"] * 40, "no -1 .*so there are no unlabelled images"),
+        (["cat", "dog", 1] * 40, "row 0: cat is not a class number, but 1 in y, row 2 is"),
+        (np.full(N_IMAGES, 0.5), "dtype float64 or fractions"),
+        (np.full(N_IMAGES, 1j), "dtype complex128"),
         (np.zeros(N_IMAGES - 1, dtype=int), r"\(119,\).*120 images"),
         (np.full(N_IMAGES, -1), "fewer than two classes"),
         (np.r_[0, 1, -3, np.full(N_IMAGES - 3, -1)], "row 2 is -3"),
-        (np.arange(N_IMAGES) % 10, "no -1, so there are no unlabelled images"),
+        (np.arange(N_IMAGES) % 10, "no -1 .*so there are no unlabelled images"),
     ],
 )
 def test_unusable_labels(labels: Any, message: str, digits: Any) -> None:

@@ -14,24 +14,26 @@ from numpy.typing import NDArray
 
 from dpssl.constants import ABSTAIN
 from dpssl.errors import InputError
-from dpssl.label_model.vote_table import VoteTable
+from dpssl.label_model.vote_table import ID_COLUMNS, VoteTable
 from dpssl.named_classes import ClassReader, Place
 
-ITEM_COLUMNS = ("task", "item", "id", "ids", "image", "object")
-ANNOTATOR_COLUMNS = ("worker", "annotator", "performer", "labeler", "labeller", "rater", "lf", "source")
-ANSWER_COLUMNS = ("label", "answer", "vote", "response")
-N_COLUMNS = 3  # a file with more is of labeling functions, one of which may be called so
+ITEM_COLUMNS = ("task", "item", "question", "example", "image", "object", *ID_COLUMNS)
+ANNOTATOR_COLUMNS = ("worker", "annotator", "rater", "labeler", "labeller", "performer", "user")
+ANSWER_COLUMNS = ("label", "vote", "answer", "response", "class")
 
 
 def answer_columns(header: Sequence[str]) -> tuple[int, int, int] | None:
-    """Where item, annotator and answer stand in a file of answers; None where the columns are labeling functions."""
+    """Where item, annotator and answer stand in a file of answers; None where the columns are labeling functions.
+
+    Other columns are passed over, unless the items are ids: a labeling function beside ids may be called `user`.
+    """
     names = [name.strip().lower().removesuffix("_id") for name in header]
     found = [
-        next((place for place, name in enumerate(names) if name in known), None)
+        next((names.index(name) for name in known if name in names), None)
         for known in (ITEM_COLUMNS, ANNOTATOR_COLUMNS, ANSWER_COLUMNS)
     ]
     item, annotator, answer = found
-    if len(header) != N_COLUMNS or item is None or annotator is None or answer is None:
+    if item is None or annotator is None or answer is None or (names[item] in ID_COLUMNS and len(names) > len(found)):
         return None
     return item, annotator, answer
 

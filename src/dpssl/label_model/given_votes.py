@@ -93,7 +93,7 @@ def count_classes(table: VoteTable, y: NDArray[Any] | None, class_balance: Any =
         return int(np.shape(table.specialties)[1])
     votes = table.votes.data if hasattr(table.votes, "tocsr") else table.votes
     highest = max((np.max(part, initial=UNLABELED) for part in (votes, y) if part is not None), default=UNLABELED)
-    return max(2, int(highest) + 1) if np.isfinite(highest) else 2  # the fit names the row of what is not finite
+    return int(highest) + 1 if np.isfinite(highest) else 2  # the fit names the row of what is not finite
 
 
 def _vote_place(row: int, lf: int = 0, *_: int) -> str:

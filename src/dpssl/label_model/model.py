@@ -150,7 +150,10 @@ class LabelModel(Manners):
     def _count_classes(self, table: VoteTable, y: Any, names: list[str] | None, class_balance: Any) -> int:
         """C: as given, and as many as there are names; or as many as are met."""
         if self.n_classes is None:
-            return check_n_classes(count_classes(table, y, class_balance) if names is None else len(names))
+            n_classes = max(2, count_classes(table, y, class_balance)) if names is None else len(names)
+            if n_classes < 2:
+                raise InputError(f"the votes name one class, {names}; give all as class_names")
+            return n_classes
         n_classes = check_n_classes(self.n_classes)
         if names is not None and len(names) != n_classes:
             raise InputError(f"n_classes is {n_classes}, but {classes_in_words(names)}; give all names as class_names")

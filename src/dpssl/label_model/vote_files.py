@@ -65,7 +65,7 @@ def _read_npz(path: Path) -> VoteTable:
         class_names=None if names is None else [str(name) for name in names],
         y=arrays.get("y"),
     )
-    return table.numbered(lambda *index: f"{path}, row {index[0]}")
+    return table.numbered(lambda *index: f"{path}: row {index[0]}")
 
 
 def _read_npy(path: Path) -> VoteTable:
@@ -75,7 +75,7 @@ def _read_npy(path: Path) -> VoteTable:
         raise InputError(
             f"{path}: damaged or not a plain .npy file ({error}); write it again with numpy.save"
         ) from error
-    return table.numbered(lambda *index: f"{path}, row {index[0]}")
+    return table.numbered(lambda *index: f"{path}: row {index[0]}")
 
 
 def _read_csv(path: Path) -> VoteTable:

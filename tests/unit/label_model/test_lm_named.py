@@ -117,6 +117,7 @@ def test_classes_are_counted_where_nobody_says():
         ({"class_names": ["a", ""]}, [["a", "b"]], None, "none of them empty or twice"),
         ({"class_names": "ab"}, [["a", "b"]], None, "class_names is 'ab'; give a list"),
         ({"class_names": ["1", "0"]}, [[0, 1]], None, "'1' would be class 0; a name that is a number must be its own"),
+        ({}, [["a", "a"]], None, r"the votes name one class, .'a'.; give all as class_names"),
         ({}, [[0, 1]], ["a"], "y holds class names, but the votes are class numbers"),
     ],
 )
@@ -188,9 +189,11 @@ def test_answers_that_contradict_each_other(tmp_path):
         pivot_answers([1, 2], ["a"], [0, 1])
 
 
-def test_more_columns_are_labeling_functions(tmp_path):
+def test_columns_beside_answers_are_passed_over_but_not_beside_ids(tmp_path):
     path = tmp_path / "votes.csv"
-    path.write_text("id,source,answer,label\n1,0,1,0\n2,1,1,1\n")
+    path.write_text("task,seconds,worker,label\n1,3.5,anna,0\n1,9,ben,1\n")
+    assert read_votes(path).votes.tolist() == [[0, 1]]
+    path.write_text("id,user,answer,label\n1,0,1,0\n2,1,1,1\n")
     table = read_votes(path)
-    assert table.lf_names == ["source", "answer"]
+    assert table.lf_names == ["user", "answer"], "labeling functions may be called so"
     assert table.y.tolist() == [0, 1]

@@ -179,7 +179,7 @@ def test_names_in_arrays(tmp_path):
     assert table.class_names == ["c", "b", "a"], "the file's own order"
     assert table.votes.tolist() == [[1, -1], [2, 1]]
     np.savez(tmp_path / "x.npz", votes=np.array([["b", ""], ["d", "b"]]), class_names=np.array(["c", "b", "a"]))
-    with pytest.raises(InputError, match=r"x.npz, row 1: 'd' is no class; the classes are c, b, a"):
+    with pytest.raises(InputError, match=r"x.npz: row 1: 'd' is no class; the classes are c, b, a"):
         read_votes(tmp_path / "x.npz")
 
 
