@@ -28,6 +28,7 @@ CHOICES = {
     "regularizer": ("none", "accuracy", "class-wise"),
     "accuracy_estimator": ESTIMATORS,
 }
+LARGEST_THETA = 100.0  # unshrunk fits reach about 25
 GRADIENT_DECIMALS = 10  # on a symmetric saddle rounding noise, so the order of rows and LFs, would pick the way down
 
 
@@ -115,6 +116,7 @@ def fit_paper(
 
     parameters = [theta, class_bias] if free else [theta]
     converged, n_iter = _minimize(objective, parameters, settings.max_iter, settings.tol)
+    _check_bounded(theta.detach(), settings)
     with torch.no_grad():
         implied = implied_log_prior(make_potential(settings.potential, theta, specialties))
         log_prior = class_bias.log_softmax(0) if free else implied if given is None else given
@@ -125,6 +127,17 @@ def fit_paper(
         potential=settings.potential,
         converged=converged,
         n_iter=n_iter,
+    )
+
+
+def _check_bounded(theta: Tensor, settings: PaperSettings) -> None:
+    """Eq. 11 has no minimum where R is added and outweighs the rows: θ runs away, and no label means anything."""
+    if bool((theta.abs() <= LARGEST_THETA).all()):  # not so of NaN either
+        return
+    raise InputError(
+        f"the label model diverged with regularizer_weight={settings.regularizer_weight:g}, "
+        f"theta_shrinkage={settings.theta_shrinkage:g} and reduction={settings.reduction!r}: theta has no bound. "
+        "Take a regularizer_weight of 0 or more, and a theta_shrinkage above 0"
     )
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from dpssl.errors import InputError
 from dpssl.label_model.accuracy import true_accuracy
 from dpssl.label_model.checks import check_vote_data
 from dpssl.label_model.objective import ObjectiveData, label_model_objective
@@ -133,3 +134,9 @@ def test_theta_stays_bounded_where_the_votes_cannot_hold_it():
     y = np.tile([0, 1], 100)
     fit = fit_paper(check_vote_data(np.repeat(y[:, None], 4, axis=1), 2), NO_R)
     assert np.abs(fit.theta).max() < 15
+
+
+def test_an_objective_without_a_minimum_is_an_error(data):
+    """R as printed, added to what is minimised, outweighs the mean over rows: θ runs away."""
+    with pytest.raises(InputError, match=r"diverged with regularizer_weight=-1"):
+        fit_paper(data, PaperSettings(reduction="mean", regularizer_weight=-1.0))
