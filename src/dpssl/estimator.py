@@ -183,7 +183,7 @@ def _read_labels(y: Any, n_images: int) -> tuple[NDArray[Any], NDArray[np.int64]
         raise InputError(f"y of row {row} is {labels[row]}; labels are 0, 1, 2, …, and -1 where unlabelled")
     if reader.met_names:
         names, order = reader.in_order()
-        classes, given = np.array(names), order[numbers]
+        classes, given = np.array(names), order[numbers].astype(np.int64)
     else:
         classes = np.unique(numbers[numbers != UNLABELED])
         given = np.where(numbers == UNLABELED, UNLABELED, np.searchsorted(classes, numbers))
@@ -198,5 +198,5 @@ def _read_labels(y: Any, n_images: int) -> tuple[NDArray[Any], NDArray[np.int64]
 
 def _is_label(labels: NDArray[Any]) -> NDArray[np.bool_]:
     """Which entries are labels: not -1, NaN or empty."""
-    numbers = ClassReader().read(labels, lambda *row: f"y, row {row}")
+    numbers = ClassReader().read(labels, lambda row=0, *_: f"y, row {row}")
     return np.asarray((numbers != UNLABELED) & (numbers == numbers))

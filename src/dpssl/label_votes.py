@@ -62,9 +62,10 @@ def label_vote_file(source: str, labels: str | None, out: str | None, settings: 
 def _count_classes(source: str, table: VoteTable, y: NDArray[np.int64] | None) -> int:
     if table.votes.dtype.kind not in "iuf":
         raise InputError(f"{source}: votes have type {table.votes.dtype}; give class numbers, with -1 for abstain")
-    n_classes = count_classes(table, y)
-    if n_classes > MOST_CLASSES:
-        raise InputError(f"{source}: a vote or label names class {n_classes - 1:g}; classes go up to {MOST_CLASSES}")
+    try:
+        n_classes = count_classes(table, y)
+    except InputError as problem:
+        raise InputError(f"{source}: {problem}") from None
     if n_classes < 2:
         raise InputError(f"{source}: the votes name fewer than two classes; there is nothing to resolve")
     return n_classes

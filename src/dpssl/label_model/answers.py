@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpssl.constants import ABSTAIN
 from dpssl.errors import InputError
 from dpssl.label_model.vote_table import ID_COLUMNS, VoteTable
-from dpssl.named_classes import ClassReader, Place
+from dpssl.named_classes import NO_NAME, ClassReader, Place, as_text, distinct, whole_numbers
 
 ITEM_COLUMNS = ("task", "item", "question", "example", "image", "object", *ID_COLUMNS)
 ANNOTATOR_COLUMNS = ("worker", "annotator", "rater", "labeler", "labeller", "performer", "user")
@@ -46,12 +46,12 @@ def pivot_answers(items: Any, annotators: Any, answers: Any, place: Place | None
     """
     where = place or (lambda row: f"answer {row}")
     reader = ClassReader()
-    given = reader.read(np.asarray(answers), where).astype(np.int64)  # (m,)
-    ids, rows = _numbered(items)
-    names, columns = _numbered(annotators)
+    given = whole_numbers(reader.read(np.asarray(answers), where), where)  # (m,)
+    ids, rows = _numbered(items, lambda row: f"{where(row)}: names no item")
+    names, columns = _numbered(annotators, lambda row: f"{where(row)}: does not say whose it is")
     if not len(given) == len(rows) == len(columns):
         raise InputError(f"{len(rows)} items, {len(columns)} annotators, {len(given)} answers; give as many of each")
-    votes = np.full((len(ids), len(names)), ABSTAIN, dtype=np.int64)
+    votes = np.full((len(ids), len(names)), ABSTAIN, dtype=np.int16)
     spoken = np.flatnonzero(given != ABSTAIN)[::-1]  # the first of several answers stays
     votes[rows[spoken], columns[spoken]] = given[spoken]
     other = spoken[votes[rows[spoken], columns[spoken]] != given[spoken]]
@@ -60,15 +60,14 @@ def pivot_answers(items: Any, annotators: Any, answers: Any, place: Place | None
         raise InputError(
             f"{where(row)}: {names[columns[row]]} has answered {ids[rows[row]]} before, otherwise; keep one answer"
         )
-    table = VoteTable(votes=votes, ids=ids, lf_names=[str(name) for name in names])
-    return table.in_alphabetical_order(reader)
+    return VoteTable(votes=votes, ids=np.array(ids), lf_names=names).in_alphabetical_order(reader)
 
 
-def _numbered(values: Any) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
+def _numbered(values: Any, without: Place) -> tuple[list[str], NDArray[np.int64]]:
     """Distinct values as text in the order of their appearance, and the number of each entry."""
-    text = np.asarray(values).astype(np.str_)
-    distinct, first, inverse = np.unique(text, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return distinct[order], rank[inverse]
+    different, first, which = distinct(np.asarray(values))
+    texts = [as_text(value) for value in different]
+    if NO_NAME in texts:
+        raise InputError(f"{without(int(first[texts.index(NO_NAME)]))}; fill the cell, or take the line out")
+    rank = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(rank), np.array([rank[text] for text in texts], dtype=np.int64)[which]

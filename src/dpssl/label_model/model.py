@@ -22,7 +22,7 @@ from dpssl.label_model.checks import (
     check_votes,
     leave_out_weightless,
 )
-from dpssl.label_model.given_votes import as_vote_table, count_classes, match_classes, read_labels
+from dpssl.label_model.given_votes import count_classes, read_given, read_labels
 from dpssl.label_model.manners import Manners
 from dpssl.label_model.storage import load_header, load_part, save_parts
 from dpssl.label_model.tally import VoteTally, rows_once, tally_votes
@@ -87,12 +87,12 @@ class LabelModel(Manners):
         variant = find_variant(self.variant)
         settings = make_settings(self.variant, self.settings)
         _warn_of_unused_confidence(self.variant, confidence)
-        table, y, names = match_classes(_with(votes, confidence, specialties), y, self._given_names())
+        table, y, names = read_given(votes, y, confidence, specialties, self._given_names())
         specialties = table.specialties
         n_classes = self._count_classes(table, y, names, class_balance)
         data = check_vote_data(table.votes, n_classes, y, table.confidence, specialties, class_balance, sample_weight)
         self.classes_: NDArray[Any] = np.arange(n_classes) if names is None else np.array(names)
-        self._lf_names = table.lf_names
+        self._lf_names: list[str] | None = table.lf_names
         self._n_given = len(data.votes)
         data = leave_out_weightless(data, specialties is not None)
         _warn_about_gaps(data, table.lf_names, names)
@@ -131,7 +131,9 @@ class LabelModel(Manners):
         if self.n_classes is None and self.class_names is None:
             raise InputError("partial_fit cannot count the classes of rows to come; give n_classes or class_names")
         _warn_of_unused_confidence(self.variant, confidence)
-        table, y, names = match_classes(_with(votes, confidence, specialties), y, self._given_names())
+        table, y, names = read_given(votes, y, confidence, specialties, self._given_names())
+        if before is not None:
+            table = table.with_columns(self._lf_names)
         n_classes = self._count_classes(table, y, names, class_balance)
         confidence = table.confidence if find_variant(self.variant).uses_confidence else None
         tally = tally_votes(table.votes, n_classes, y, confidence, sample_weight)
@@ -181,7 +183,7 @@ class LabelModel(Manners):
     def _check(self, votes: Any, confidence: Any) -> tuple[Votes, NDArray[np.float32] | None]:
         """Votes and confidences to predict from, checked against what the model was fitted on."""
         self._require_fitted()
-        table = match_classes(_with(votes, confidence), None, self._names)[0]
+        table = read_given(votes, None, confidence, None, self._names)[0].with_columns(self._lf_names)
         if self._names is None and table.class_names is not None:
             raise InputError("votes are class names, but the model was fitted on class numbers without names")
         confidence, n_classes = table.confidence, len(self.classes_)
@@ -296,7 +298,7 @@ class LabelModel(Manners):
         model.fitted_ = load_part(path, "model", kind)
         summary: LFSummary = load_part(path, "summary", LFSummary)
         model.classes_ = np.array(model.class_names) if model.class_names else np.arange(header["n_classes"])
-        model._summary, model.specialties_ = summary, summary.specialties
+        model._summary, model.specialties_, model._lf_names = summary, summary.specialties, summary.lf_names
         model._specialties_given = header["specialties_given"]
         return model
 
@@ -323,13 +325,6 @@ def _let_unanimous_win(log_proba: Floats, unanimous: NDArray[Any]) -> None:
     others = log_proba[rows]  # a copy
     others[np.arange(len(rows)), winners] = -np.inf
     log_proba[rows, winners] = np.maximum(log_proba[rows, winners], others.max(axis=1) + UNANIMOUS_MARGIN)
-
-
-def _with(votes: Any, confidence: Any, specialties: Any = None) -> VoteTable:
-    """Votes with what comes along; what the caller gives goes before what a file holds."""
-    table = as_vote_table(votes)
-    given = {"confidence": confidence, "specialties": specialties}
-    return dataclasses.replace(table, **{name: value for name, value in given.items() if value is not None})
 
 
 def _warn_of_unused_confidence(variant: str, confidence: Any) -> None:

@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 from dpssl.constants import ABSTAIN, UNLABELED
 from dpssl.errors import UNREADABLE_NPZ, InputError
 from dpssl.label_model.answers import answer_columns, pivot_answers
-from dpssl.label_model.vote_table import ID_COLUMNS, LABEL_COLUMNS, NO_VOTES, VoteTable
-from dpssl.named_classes import MOST_CLASSES, ClassReader
+from dpssl.label_model.vote_table import ID_COLUMNS, LABEL_COLUMNS, NO_VOTES, VoteTable, is_one_of
+from dpssl.named_classes import ClassReader, distinct_names, whole_numbers
 
 SEPARATORS = (",", ";", "\t", "|")  # the first that the header has
 PARQUET_ROWS, CSV_ROWS = 1 << 16, 1 << 14  # rows read at a time
-FEW_CLASSES = 10  # as many different names a column of any length may have: docs/label_model.md
 
 
 def read_votes(path: str | Path) -> VoteTable:
@@ -62,10 +61,10 @@ def _read_npz(path: Path) -> VoteTable:
         confidence=arrays.get("confidence"),
         specialties=arrays.get("specialties"),
         ids=arrays.get("ids"),
-        class_names=None if names is None else [str(name) for name in names],
+        class_names=None if names is None else distinct_names(names.ravel().tolist(), f"{path}: class_names"),
         y=arrays.get("y"),
     )
-    return table.numbered(lambda *index: f"{path}: row {index[0]}")
+    return table.numbered(lambda row=0, *_: f"{path}: row {row}")
 
 
 def _read_npy(path: Path) -> VoteTable:
@@ -75,7 +74,7 @@ def _read_npy(path: Path) -> VoteTable:
         raise InputError(
             f"{path}: damaged or not a plain .npy file ({error}); write it again with numpy.save"
         ) from error
-    return table.numbered(lambda *index: f"{path}: row {index[0]}")
+    return table.numbered(lambda row=0, *_: f"{path}: row {row}")
 
 
 def _read_csv(path: Path) -> VoteTable:
@@ -87,7 +86,7 @@ def _read_csv(path: Path) -> VoteTable:
             first = file.readline()
             file.seek(0)
             rows = csv.reader(file, delimiter=next((mark for mark in SEPARATORS if mark in first), ","))
-            header, start = next(rows, []), 0
+            header, start = [name.strip() for name in next(rows, [])], 0
             if columns := answer_columns(header):
                 return _long_table(path, columns, _columns(path, header, list(rows)))
             while cells := list(islice(rows, CSV_ROWS)):
@@ -105,7 +104,7 @@ def _read_csv(path: Path) -> VoteTable:
         y=np.concatenate(labels) if labels else None,
         lf_names=parts[0].lf_names,
     )
-    return _checked_names(path, table.in_alphabetical_order(reader))
+    return table.in_alphabetical_order(reader).without_texts(str(path))
 
 
 def _csv_part(path: Path, header: list[str], start: int, cells: list[list[str]], reader: ClassReader) -> VoteTable:
@@ -142,7 +141,7 @@ def _read_parquet(path: Path) -> VoteTable:
             schema = file.schema_arrow
             if columns := answer_columns(schema.names):
                 return _long_table(path, columns, [_arrow_column(column) for column in file.read().columns])
-            of_votes = [field for field in schema if field.name.lower() not in NO_VOTES]
+            of_votes = [field for field in schema if not is_one_of(field.name, NO_VOTES)]
             dtype = np.int8 if all(field.type == int8() for field in of_votes) else np.int16
             filler = _ColumnFiller(path, schema.names, file.metadata.num_rows, dtype, reader)
             start = 0
@@ -153,7 +152,7 @@ def _read_parquet(path: Path) -> VoteTable:
         raise
     except (OSError, ValueError, ArrowException) as error:
         raise InputError(f"{path}: damaged or not a Parquet file ({error})") from error
-    return _checked_names(path, filler.table().in_alphabetical_order(reader))
+    return filler.table().in_alphabetical_order(reader).without_texts(str(path))
 
 
 def _arrow_column(column: Any) -> NDArray[Any]:
@@ -180,22 +179,22 @@ class _ColumnFiller:
         first_row: int = 0,
     ) -> None:
         self._path, self._names, self._reader, self._first_row = path, names, reader, first_row
-        self._lf_names = [name for name in names if name.lower() not in NO_VOTES]
+        self._lf_names = [name for name in names if not is_one_of(name, NO_VOTES)]
         if not self._lf_names or not n_rows:
             raise InputError(f"{path}: no column or no row of votes (columns: {', '.join(names) or 'none'})")
         self._votes = np.empty((n_rows, len(self._lf_names)), dtype=dtype)
-        self._y = np.full(n_rows, UNLABELED) if any(name.lower() in LABEL_COLUMNS for name in names) else None
-        self._ids: list[str] | None = [] if any(name.lower() in ID_COLUMNS for name in names) else None
+        self._y = np.full(n_rows, UNLABELED) if any(is_one_of(name, LABEL_COLUMNS) for name in names) else None
+        self._ids: list[str] | None = [] if any(is_one_of(name, ID_COLUMNS) for name in names) else None
 
     def fill(self, start: int, columns: list[NDArray[Any]]) -> None:
         lf, first = 0, self._first_row + start  # where the rows stand in the file
         for name, column in zip(self._names, columns, strict=True):
             rows = slice(start, start + len(column))
-            if self._ids is not None and name.lower() in ID_COLUMNS:
+            if self._ids is not None and is_one_of(name, ID_COLUMNS):
                 self._ids.extend(map(str, column))
-            elif self._y is not None and name.lower() in LABEL_COLUMNS:
+            elif self._y is not None and is_one_of(name, LABEL_COLUMNS):
                 self._y[rows] = self._class_numbers(name, first, column)
-            else:
+            elif not is_one_of(name, NO_VOTES):
                 self._votes[rows, lf] = self._class_numbers(name, first, column)
                 lf += 1
 
@@ -209,28 +208,7 @@ class _ColumnFiller:
         def where(row: int) -> str:
             return f"{self._path}, {place(self._path, start + row)}, column {name!r}"
 
-        if column.dtype.kind == "f":
-            column = np.where(np.isnan(column), float(ABSTAIN), column)
-        numbers = self._reader.read(column, where)
-        if (bad := (numbers != np.floor(numbers)) | (np.abs(numbers) > MOST_CLASSES)).any():
-            row = int(bad.argmax())
-            raise InputError(f"{where(row)}: {column[row]!s} is not a class number; write 0, 1, 2, …")
-        return numbers
-
-
-def _checked_names(path: Path, table: VoteTable) -> VoteTable:
-    """A column of nearly as many names as rows is of texts or of files, not of votes."""
-    if table.class_names is None:
-        return table
-    for lf, column in enumerate(table.lf_names or ()):
-        spoken = table.votes[:, lf][table.votes[:, lf] != ABSTAIN]
-        n_different = len(np.unique(spoken))
-        if n_different > max(FEW_CLASSES, len(spoken) // 2):
-            raise InputError(
-                f"{path}, column {column!r}: {n_different} different entries in {len(spoken)} rows; is it one of "
-                "votes? Take it out, or call it id where it names the rows"
-            )
-    return table
+        return whole_numbers(self._reader.read(column, where), where)
 
 
 def place(path: Path, row: int) -> str:

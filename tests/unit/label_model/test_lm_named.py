@@ -110,7 +110,12 @@ def test_classes_are_counted_where_nobody_says():
 @pytest.mark.parametrize(
     ("settings", "votes", "y", "message"),
     [
-        ({"class_names": ["a", "b"]}, [["a", "c"]], None, "votes: 'c' is no class; the classes are a, b"),
+        (
+            {"class_names": ["a", "b"]},
+            [["a", "c"]],
+            None,
+            "votes, row 0, labeling function 1: 'c' is no class; the classes are a, b",
+        ),
         ({"class_names": ["a", "b"]}, [["a", "b"]], ["z"], "y, row 0: 'z' is no class; the classes are a, b"),
         ({"class_names": ["a", "b"], "n_classes": 3}, [["a", "b"]], None, "n_classes is 3, but the classes are a, b"),
         ({"class_names": ["a", "a"]}, [["a", "b"]], None, "none of them empty or twice"),
