@@ -5,6 +5,7 @@ that was cut off continues from its checkpoint. A step that is done removes firs
 of its own. Truth is read in `evaluate` alone.
 """
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -252,7 +253,8 @@ def evaluate(run: Run) -> dict[str, Any]:
 
 
 def _kinds_to_look_at(run: Run) -> list[dict[str, Any]] | None:
-    if not on_writer(lambda: knows_its_kinds(run)):
+    can_part = find_spec("sklearn") is not None  # a machine that only trains may lack it: `evaluate` elsewhere looks
+    if not can_part or not on_writer(lambda: knows_its_kinds(run)):
         return None
     try:
         return unexplained_kinds(run, run.device, run.config.run.image_memory)
