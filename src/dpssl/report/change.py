@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -87,11 +88,16 @@ class Part:
     n_silent: int = 0  # images about which it has no say
 
 
+def disagreement(contents: RunContents) -> float | None:
+    """On what share of the unlabelled images the runs that it combines disagree; None where it combines no others."""
+    noted = _noted_of_combined(contents)
+    return None if noted is None else 1 - float(noted["agreement"])
+
+
 def read_combination(contents: RunContents) -> Combination | None:
     """None where the run combines no others."""
-    if not contents.folder.has(f"{START}/{COMBINED}"):
+    if (noted := _noted_of_combined(contents)) is None:
         return None
-    noted = contents.folder.read_json(f"{START}/{COMBINED}")
     names = [shown(name) for name in noted["combined_from"]]
     if noted.get("methods"):
         names = [f"{name} ({shown(method)})" for name, method in zip(names, noted["methods"], strict=True)]
@@ -99,6 +105,11 @@ def read_combination(contents: RunContents) -> Combination | None:
     n_silent = noted.get("n_unexplained") or [0] * len(names)
     found = [_part(*of_one) for of_one in zip(names, noted["summaries"], no_say, n_silent, strict=True)]
     return Combination(noted["n_trusted"], percent(noted["agreement"]), [*found, _part("this run", contents.summary)])
+
+
+def _noted_of_combined(contents: RunContents) -> dict[str, Any] | None:
+    place = f"{START}/{COMBINED}"
+    return contents.folder.read_json(place) if contents.folder.has(place) else None
 
 
 def pairs_in_words(pairs: Sequence[Sequence[int]], class_names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from dpssl.report.advice import ONE_VOICE
+from dpssl.report.change import disagreement
 from dpssl.report.contents import RunContents
 from dpssl.report.names import percent, probability, rough
 
@@ -76,6 +77,8 @@ def _doubt(contents: RunContents) -> str:
     """Why the labels' own probabilities say too little of what is wrong, where that is known."""
     if contents.had_few_steps:
         return " After so few steps they may be far from the truth."
+    if apart := disagreement(contents):
+        return f" Likely more: the runs it learnt from disagree on {percent(apart)} of the images."
     effective = [n for n in contents.summary.get("effective_lfs_per_class") or [] if n > 0]
     if effective and median(effective) < ONE_VOICE:
         return " Likely more: the labeling functions err together."

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from dpssl.report.change import read_change, read_combination
+from dpssl.report.headline import headlines
 
 
 def refined(made: Any, flipped: int) -> Any:
@@ -101,3 +102,18 @@ def test_what_a_run_has_no_say_about_is_said(make_run: Any) -> None:
     assert "Classes that a run tells apart" not in page
     assert "Kinds of image that the rest" in page
     assert "4,870 images</td>" in page
+
+
+def test_labels_of_runs_that_disagree_are_not_counted_by_their_own_word_alone(make_run: Any) -> None:
+    """Where two runs disagree, one of them is wrong; the run that learnt from both may be as sure as ever."""
+    made = make_run()
+
+    def doubt() -> str:
+        (confidence,) = (item for item in headlines(made.contents()) if item.name == "Mean confidence")
+        return confidence.meaning
+
+    assert "disagree" not in doubt()
+    note_combined(made, {})
+    assert doubt().endswith("Likely more: the runs it learnt from disagree on 12.4 % of the images.")
+    note_combined(made, {}, agreement=1.0)
+    assert "disagree" not in doubt()
