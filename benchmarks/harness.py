@@ -66,8 +66,10 @@ HALVED_LFS = {**HALVED, "n_lfs": 30, "mcl_max_steps": 200, "pseudo_labels": "con
 LIMITED = {"adaptive_threshold": True, "least_threshold": 0.9, "most_threshold": 0.95}
 LIMITS = ("least_threshold=0.9", "most_threshold=0.95")
 # With 40 labels, from a start that SimCLR made: 3,000 steps of benchmarks/warm_start.py, docs/reproduce.md.
-STARTED = {**HALVED, "n_labels": 40, "steps": 5000, "rescale_start": True, "window": 500}
+BRIEF = {"n_labels": 40, "steps": 2500, "window": 500}
+STARTED = {**HALVED, **BRIEF, "rescale_start": True}
 STARTED_LFS = {**HALVED_LFS, **STARTED, **LIMITED, "mcl_gradient": 0.0, "heads_first": 200, "center_rate": 0.1}
+SPREAD_LFS = {**STARTED_LFS, "propagation_steps": 1000, "propagation_thresholds": True}
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [
@@ -142,11 +144,12 @@ PLANS: dict[str, list[Job]] = {
         ("Supervised", "supervised", HALVED),
     ],
     "svhn-16-40": [
+        ("DP-SSL, labels that spread", DP_SSL, SPREAD_LFS),
+        ("the same, zoomed", DP_SSL, {**SPREAD_LFS, "zoom": 1.6}),
+        ("the same, thresholds without limits", DP_SSL, {**SPREAD_LFS, "least_threshold": 0.0, "most_threshold": 1.0}),
         ("DP-SSL", DP_SSL, STARTED_LFS),
         ("FixMatch", "fixmatch", STARTED),
-        ("FreeMatch within .9 and .95", "freematch", {**STARTED, "method_settings": LIMITS}),
-        ("DP-SSL, labels that spread", DP_SSL, {**STARTED_LFS, "propagation_steps": 1500}),
-        ("Supervised", "supervised", STARTED),
+        ("DP-SSL from drawn weights", DP_SSL, {**HALVED_LFS, **LIMITED, **BRIEF, "backbone_weights": ""}),
     ],
 }
 N_WATCHED = 5000

@@ -301,6 +301,7 @@ def test_the_paper_s_preset_is_the_paper_s() -> None:
     [
         ("cifar10-wrn-28-2", ("cifar10", 40), (28, 2, (1, 2, 2)), 5e-4),
         ("svhn-40", ("svhn", 40), (28, 2, (1, 2, 2)), 5e-4),
+        ("svhn-wrn-28-2", ("svhn", 40), (28, 2, (1, 2, 2)), 5e-4),
         ("cifar100-400", ("cifar100", 400), (28, 8, (1, 2, 2)), 1e-3),
         ("stl10-40", ("stl10", 40), (37, 2, (1, 2, 2, 2)), 5e-4),
     ],
@@ -315,7 +316,7 @@ def test_the_presets_of_the_paper_s_sets_have_its_networks(
     assert (config.labeling.n_lfs, config.labeling.specialist_ratio) == (50, 0.2)
     assert config.labeling.confidence_threshold == 0.95
     assert (config.data.data, config.data.n_labels) == named
-    assert config.augment.flip == (name != "svhn-40")
+    assert config.augment.flip == (config.data.data != "svhn")
 
 
 def test_cifar10_40_differs_from_the_paper_s_network_in_what_docs_reproduce_says() -> None:

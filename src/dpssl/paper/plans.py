@@ -37,7 +37,7 @@ class Scale:
 SCALES = {
     "paper": Scale(
         "paper",
-        {"cifar10": "cifar10-wrn-28-2", "cifar100": "cifar100-400", "svhn": "svhn-40", "stl10": "stl10-40"},
+        {"cifar10": "cifar10-wrn-28-2", "cifar100": "cifar100-400", "svhn": "svhn-wrn-28-2", "stl10": "stl10-40"},
         {"cifar10": (40, 250, 4000), "cifar100": (400, 2500, 10000), "svhn": (40, 250, 1000)},
         (10, 20, 30),
         ("cifar100", 2500),
