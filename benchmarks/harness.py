@@ -4,6 +4,7 @@
     python benchmarks/harness.py traps-40 --backbone-weights warm.safetensors    # one thing changed at a time
     python benchmarks/harness.py gap-40 --backbone-weights warm.safetensors --seeds 12   # from FixMatch to step 1
     python benchmarks/harness.py svhn-16 --data svhn16.npz --device cpu --seeds 1 2      # small enough for a CPU
+    python benchmarks/harness.py svhn-250 --data svhn --seeds 2     # what should a class's threshold follow?
     python benchmarks/harness.py svhn-16-40 --data svhn16.npz --device cpu --backbone-weights start.safetensors
     python benchmarks/harness.py my_runs.json --data cifar10.npz   # [["name", "dp-ssl", {"steps": 5000}], ...]
 
@@ -65,6 +66,7 @@ HALVED = {
 HALVED_LFS = {**HALVED, "n_lfs": 30, "mcl_max_steps": 200, "pseudo_labels": "consensus"}
 LIMITED = {"adaptive_threshold": True, "least_threshold": 0.9, "most_threshold": 0.95}
 LIMITS = ("least_threshold=0.9", "most_threshold=0.95")
+DIGITS_250 = {"n_labels": 250, "steps": 8000, "flip": False, "pseudo_labels": "consensus", "window": 1000}
 # With 40 labels, from a start that SimCLR made: 3,000 steps of benchmarks/warm_start.py, docs/reproduce.md.
 BRIEF = {"n_labels": 40, "steps": 2500, "window": 500}
 STARTED = {**HALVED, **BRIEF, "rescale_start": True}
@@ -142,6 +144,12 @@ PLANS: dict[str, list[Job]] = {
         ("FreeMatch within .9 and .95", "freematch", {**HALVED, "method_settings": LIMITS}),
         ("Mean Teacher", "mean-teacher", HALVED),
         ("Supervised", "supervised", HALVED),
+    ],
+    # The same on the paper's network at full size, on a GPU, where they do.
+    "svhn-250": [
+        ("thresholds that follow the shares", DP_SSL, {**DIGITS_250, **LIMITED}),
+        ("thresholds that follow the confidence", DP_SSL, {**DIGITS_250, **LIMITED, "thresholds_follow": "confidence"}),
+        ("fixed threshold", DP_SSL, DIGITS_250),
     ],
     "svhn-16-40": [
         ("DP-SSL, labels that spread", DP_SSL, SPREAD_LFS),

@@ -51,6 +51,12 @@ class LabelingConfig(Section):
         0.0, "with an adaptive threshold: its lower limit, before it is scaled for each class", least=0, most=1
     )
     most_threshold: float = option(1.0, "with an adaptive threshold: its upper limit, likewise", least=0, most=1)
+    thresholds_follow: str = option(
+        "shares",
+        "with an adaptive threshold: a class has a lower one if it is rarely predicted (shares, as in FreeMatch), or "
+        "if it is predicted without certainty",
+        choices=("shares", "confidence"),
+    )
     curriculum_threshold: bool = option(
         False, "FlexMatch's thresholds in place of the fixed one: lower for what an LF is rarely sure of yet"
     )

@@ -58,7 +58,7 @@ class SemiSupervised(nn.Module):
         self.register_buffer("mean_prediction", self.get_buffer("prior").clone())
         self.register_buffer("steps_seen", torch.zeros(()))
         limits = settings.least_threshold, settings.most_threshold
-        self.adaptive = SelfAdaptive(network.n_classes, ADAPTIVE_DECAY, limits)
+        self.adaptive = SelfAdaptive(network.n_classes, ADAPTIVE_DECAY, limits, settings.thresholds_follow)
         self.curriculum = Curriculum(self.get_buffer("prior"), settings.confidence_threshold)
 
     def loss(
