@@ -149,7 +149,8 @@ def _percent(value: float | None) -> str:
 Columns = dict[str, tuple[str, Callable[[Any], str]]]
 LF_COLUMNS: Columns = {"specialists": ("specialists", str), "effective": ("effective", "{:.2f}".format)}
 COLUMNS_WITH_TRUTH: Columns = {
-    "images": ("n", str),
+    "truly": ("n", str),
+    "labelled so": ("n_annotated", "{:.0f}".format),
     "precision": ("precision", _percent),
     "recall": ("recall", _percent),
     "F1": ("f1", _percent),
