@@ -64,7 +64,7 @@ def _run(wanted: "Table", cells: "list[Cell]", chosen: dict[str, Any]) -> int:
     outcome = run_cells(cells, place, lambda line: print(line, file=sys.stderr, flush=True))
     print(markdown(wanted, *read_results(RunFolder(Path(chosen["results"])), wanted.cells)), end="")
     if outcome.left:
-        print(f"{len(outcome.left)} cells are left; the same command goes on with them", file=sys.stderr)
+        print(f"{len(outcome.left)} of {len(cells)} cells left; the same command goes on with them", file=sys.stderr)
     if outcome.received:
         return EXIT_SIGNAL + outcome.received[-1]
     return EXIT_FAILED_CELLS if outcome.failed else 0

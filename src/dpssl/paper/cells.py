@@ -153,6 +153,7 @@ FILTERS = {"method": "method", "data": "data", "labels": "n_labels", "seed": "se
 
 def select(cells: Sequence[Cell], filters: Sequence[str]) -> list[Cell]:
     """The cells that fit every filter, each `name=value` or `name=value,value`."""
+    every_cell = cells
     for text in filters:
         name, sign, wanted = text.partition("=")
         if name not in FILTERS or not sign:
@@ -160,6 +161,7 @@ def select(cells: Sequence[Cell], filters: Sequence[str]) -> list[Cell]:
         known = list(dict.fromkeys(str(getattr(cell, FILTERS[name])) for cell in cells))
         for value in wanted.split(","):
             if value not in known:
-                raise InputError(f"--cells {text}: no such cell; {name} may be {', '.join(known)}")
+                where = "" if cells == every_cell else " among those of the filters before it"
+                raise InputError(f"--cells {text}: no such cell{where}; {name} may be {', '.join(known)}")
         cells = [cell for cell in cells if str(getattr(cell, FILTERS[name])) in wanted.split(",")]
     return list(cells)

@@ -44,7 +44,7 @@ SCALES = {
         CIFAR10_CLASSES,
         60_000,
         (1, 2, 3, 4, 5),
-        "The paper trained for 1,048,576 steps; its numbers, where it has one, stand in brackets.",
+        "The paper trained for 1,048,576 steps.",
     ),
     "fashion": Scale(
         "fashion",

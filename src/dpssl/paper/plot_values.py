@@ -69,10 +69,13 @@ def foot_of_log_axis(table: Table, results: dict[str, Result]) -> float | None:
 
 
 def footer(table: Table, results: dict[str, Result]) -> list[str]:
-    """Sentences on what a reader of the picture alone has to know: runs, bars, budget."""
+    """Sentences on what a reader of the picture alone has to know: runs, bars, and the budgets of what is drawn."""
     counts = [n for entry in table.entries if (n := len(measured(entry, results).values))]
     sentence = "; ".join([_runs(counts), *_marks(table, results)]) + "."
-    return [sentence, budget(table.plan)] if counts else [sentence]  # the paper's numbers took another
+    budgets = [budget(table.plan)] if counts else []
+    if any(papers(entry) for entry in table.entries):
+        budgets.append(table.plan.scale.note)
+    return [sentence, *budgets]
 
 
 def _runs(counts: list[int]) -> str:

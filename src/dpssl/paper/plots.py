@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpssl.errors import InputError, RunFolderError
-from dpssl.paper.entries import Table
+from dpssl.paper.entries import Entry, Table
 from dpssl.paper.plot_values import Spread, default_of_panels, foot_of_log_axis, footer, ours, papers
 from dpssl.paper.results import Result, measured
 
@@ -56,9 +56,24 @@ def draw(table: Table, results: dict[str, Result]) -> "Figure":
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1, n_panels, squeeze=False, sharey=table.plot in ("dots", "panels"))[0]
     draw_on(table, results, list(axes))
+    for index, panel in enumerate(axes):
+        entries = _of_column(table, table.columns[index]) if n_panels > 1 else table.entries
+        if not any(ours(entry, results) or papers(entry) for entry in entries):
+            _say_not_run(panel, has_scale=table.plot not in ("bars", "grid"))
     figure.suptitle(table.title, fontsize=11)
     figure.supxlabel("\n".join(words), x=0.01, ha="left", fontsize=7, color=ASIDE)
     return figure
+
+
+def _of_column(table: Table, column: str) -> list[Entry]:
+    return [entry for entry in table.entries if entry.column == column]
+
+
+def _say_not_run(panel: "Axes", *, has_scale: bool) -> None:
+    """Words in place of numbers, and no scale where there is nothing to read on it."""
+    if has_scale:
+        panel.set_xticks([])
+    panel.text(0.5, 0.5, "not run", transform=panel.transAxes, ha="center", fontsize=8, color=ASIDE)
 
 
 def _dots(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> None:
@@ -71,13 +86,9 @@ def _dots(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> N
         panel.set_ylim(len(places) - 0.5, -0.5)
         panel.grid(alpha=0.3)
         panel.tick_params(labelsize=8)
-        entries = [entry for entry in table.entries if entry.column == column]
-        for entry in entries:
+        for entry in _of_column(table, column):
             _dot(panel, ours(entry, results), places[entry.row] - beside, OURS, OURS)
             _dot(panel, papers(entry), places[entry.row] + beside, PAPERS, "white")
-        if not any(ours(entry, results) or papers(entry) for entry in entries):
-            panel.set_xticks([])
-            panel.text(0.5, 0.5, "not run", transform=panel.transAxes, ha="center", fontsize=8, color=ASIDE)
     _legend(table, results, axes[-1])
 
 
@@ -165,7 +176,7 @@ def _panels(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") ->
     """A panel a column over x, with the entry that all panels share as a dashed line."""
     default = default_of_panels(table, results)
     for panel, column in zip(axes, table.columns, strict=True):
-        entries = [entry for entry in table.entries if entry.column == column]
+        entries = _of_column(table, column)
         for entry in entries:
             if entry.x is not None and (spread := ours(entry, results)):
                 _bar(panel, spread, entry.x, OURS, upright=True)

@@ -11,7 +11,7 @@ from dpssl.paper.plans import budget
 from dpssl.paper.results import Measured, Result, measured
 
 Escape = Callable[[str], str]
-LEGEND = "Ours: mean ± sample standard deviation over seeds (number of runs) [the paper's number]."
+LEGEND = "Ours: mean ± sample standard deviation over seeds (number of runs)"
 LATEX = {
     "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}",
@@ -47,16 +47,17 @@ def _number(entry: Entry, found: Measured) -> str:
 def notes(table: Table, results: dict[str, Result], problems: Iterable[str] = ()) -> list[str]:
     """What a reader has to know: legend, budget, what ran where, what is missing, failed or not counted."""
     done = [result for result in results.values() if result.error is None]
-    lines = [LEGEND, budget(table.plan), table.plan.scale.note, *table.notes]
+    legend = f"{LEGEND} [the paper's number]." if any(entry.paper for entry in table.entries) else f"{LEGEND}."
+    lines = [legend, budget(table.plan), table.plan.scale.note, *table.notes]
     if done:
         minutes = [result.minutes for result in done if result.minutes is not None]
         taken = f", {min(minutes):.1f} to {max(minutes):.1f} minutes each" if minutes else ""
-        devices = ", ".join(sorted({str(result.device) for result in done}))
+        devices = " and ".join(sorted({str(result.device) for result in done}))
         lines.append(f"{len(done)} of {len(table.cells)} cells were run{taken}, on {devices}.")
     else:
         lines.append(f"None of {len(table.cells)} cells was run.")
     lines += [f"Failed: {name} ({result.error})." for name, result in results.items() if result.error is not None]
-    return [*lines, *(f"Not counted: {problem}." for problem in problems)]
+    return [*lines, *(f"Note: {problem}." for problem in problems)]
 
 
 def markdown(table: Table, results: dict[str, Result], problems: Iterable[str] = ()) -> str:

@@ -119,14 +119,15 @@ class _Runner:
 
     def _ended(self, worker: _Worker) -> None:
         name, status = worker.cell.name, worker.process.returncode
-        if status == STOPPED or (status < 0 and self.outcome.received):
+        folder = RunFolder(Path(self.place.results))
+        found, problems = read_results(folder, [worker.cell])
+        done = name in found and found[name].has(worker.cell)  # also if a signal met it after its last word
+        if not done and (status == STOPPED or (status < 0 and self.outcome.received)):
             self.outcome.left.append(name)
             return self.say(f"{name}: cut off; the same command goes on with it")
         self.n_ended += 1
         count = f"[{self.n_ended}/{self.n_missing}]"
-        folder = RunFolder(Path(self.place.results))
-        found, problems = read_results(folder, [worker.cell])
-        if status == 0 and name in found:
+        if done or (status == 0 and name in found):
             return self.say(f"{count} {name}: {_headline(found[name])}")
         error = problems[0] if status == 0 else _last_words(worker.log, status)
         if (

@@ -122,6 +122,11 @@ def test_pseudo_label_by_hand(make_system: MakeSystem, make_batch: Callable[...,
     assert chosen.asked == ["weak", "weak"]
 
 
+def test_published_threshold(make_system: MakeSystem) -> None:
+    """FixMatch's code: pseudo-labels count from a confidence of .95."""
+    assert make_system("pseudo-label").settings.threshold == 0.95
+
+
 def test_fixmatch_without_threshold_and_strong_view_is_pseudo_labelling(
     make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any
 ) -> None:

@@ -73,6 +73,33 @@ def test_turns_change_images_as_the_policy_says(cta: CTAugment) -> None:
     assert not torch.equal(turns[0], turns[1])
 
 
+def test_a_probe_tries_every_strength(cta: CTAugment) -> None:
+    """Sec. 3.2.2: for the update, bins are drawn uniformly, or one that was given up could never come back."""
+    cta.rates[:, :15] = 0
+    generator = torch.Generator().manual_seed(0)
+    assert cta.draw(2000, generator).bin.min() == 15
+    probed = torch.bincount(cta.draw(2000, generator, probe=True).bin.flatten(), minlength=N_BINS) / 4000
+    assert probed == pytest.approx(torch.full((N_BINS,), 1 / N_BINS), abs=0.015)
+
+
+def test_fixmatch_probes_strengths_that_it_does_not_train_on(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    system = make_system("fixmatch-cta")
+    given_up = system.cta.rates[:, :16]
+    given_up.fill_(0)
+    rows = torch.zeros(200, 3), torch.zeros(1, 3), torch.zeros(1, 3), torch.zeros(200, 3)  # every probe gives 1/3
+    system.loss(make_batch(labels=[0] * 200), learner(*rows))
+    assert (given_up > 0).float().mean() > 0.5
+
+
+def test_published_settings(make_system: Callable[..., Any]) -> None:
+    """FixMatch's code: two operations, threshold .8 and decay .99; τ = .95 and λ_u = 1 as with RandAugment."""
+    s = make_system("fixmatch-cta").settings
+    assert (s.cta_depth, s.cta_threshold, s.cta_decay) == (2, 0.8, 0.99)
+    assert (s.threshold, s.unlabeled_weight) == (0.95, 1)
+
+
 def test_fixmatch_with_it_by_hand_and_without_operations(
     make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
 ) -> None:

@@ -29,10 +29,10 @@ def test_thresholds_by_hand(make_system: Callable[..., Any], warmup: bool, expec
 
 def test_only_sure_images_are_remembered_each_by_its_last_class(make_system: Callable[..., Any]) -> None:
     system = make_system("flexmatch", threshold=0.9)
-    system.remember(torch.tensor([4, 7, 7]), torch.tensor([[0.0, 1.0, 0.0], [0.1, 0.1, 0.8], [0.95, 0.05, 0.0]]))
+    system.remember(torch.tensor([4, 7, 9]), torch.tensor([[0.0, 1.0, 0.0], [0.95, 0.05, 0.0], [0.1, 0.1, 0.8]]))
     assert system.learnt_as[:-1].tolist() == [3, 3, 3, 3, 1, 3, 3, 0, 3, 3]
-    system.remember(torch.tensor([4]), torch.tensor([[0.0, 0.0, 1.0]]))
-    assert system.learnt_as[4] == 2
+    system.remember(torch.tensor([4, 7]), torch.tensor([[0.0, 0.0, 1.0], [0.2, 0.8, 0.0]]))
+    assert system.learnt_as[:-1].tolist() == [3, 3, 3, 3, 2, 3, 3, 0, 3, 3]
 
 
 def test_loss_by_hand_and_what_it_remembers(
@@ -80,3 +80,9 @@ def test_a_class_nobody_has_learnt_passes_at_any_confidence(
     logits = [torch.zeros(1, 3), torch.zeros(2, 3), torch.tensor([[math.log(4), 0, 0], [0, math.log(4), 0]])]
     _, metrics = system.loss(make_batch(n_unlabeled=2), learner(*logits))
     assert metrics["pseudo_label_rate"] == 0.5  # class 1 at 2/3 passes, class 0 at 2/3 does not
+
+
+def test_published_settings(make_system: Callable[..., Any]) -> None:
+    """The paper's: τ = .95 and λ_u = 1 as in FixMatch, with the warm-up of the thresholds."""
+    settings = make_system("flexmatch").settings
+    assert (settings.threshold, settings.unlabeled_weight, settings.warmup) == (0.95, 1, True)

@@ -111,3 +111,10 @@ def test_limits_in_the_wrong_order_are_an_error(make_system: Callable[..., Any])
         InputError, match=r"least_threshold 0\.9: must be at most --method-settings most_threshold 0\.5"
     ):
         make_system("freematch", least_threshold=0.9, most_threshold=0.5)
+
+
+def test_published_settings(make_system: Callable[..., Any]) -> None:
+    """The paper: m = .999, and λ_u = 1 without limits; the authors' library USB: w_f = .001 on CIFAR-10, 40 labels."""
+    settings = make_system("freematch").settings
+    assert (settings.decay, settings.unlabeled_weight, settings.fairness_weight) == (0.999, 1, 0.001)
+    assert (settings.least_threshold, settings.most_threshold) == (0, 1)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from dpssl.baselines.parts import mix_up, soft_cross_entropy, squared_difference
+
 
 def log(*probabilities: float) -> list[float]:
     return [math.log(p) for p in probabilities]
@@ -34,6 +36,22 @@ def test_losses_by_hand_where_nothing_is_mixed(
     assert metrics["unlabeled_loss"].item() == pytest.approx(expected, rel=1e-5)
     assert loss.item() == pytest.approx(math.log(4) + 75 * expected, rel=1e-5)
     assert chosen.asked == ["weak"] * 3
+
+
+def test_labelled_and_unlabelled_rows_are_mixed_with_each_other(
+    make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    """Algorithm 1 of the paper: every row, labelled or guessed, with one of a shuffle of them all."""
+    system = make_system("mixmatch", ramp_steps=0, task={"n_classes": 2})
+    guesses = torch.tensor([log(0.9, 0.1), log(0.7, 0.3)]).repeat_interleave(3, 0)  # two views of three images
+    targets = torch.tensor([[0.0, 1.0]] * 2 + [[16 / 17, 1 / 17]] * 6)
+    after = torch.linspace(-2, 2, 16).view(8, 2)
+    chosen = learner(after, guess=[guesses])
+    _, mixed = mix_up(targets, targets, system.settings.alpha, torch.Generator().manual_seed(0))  # as the learner's
+    _, metrics = system.loss(make_batch(labels=[1, 1], n_unlabeled=3), chosen)
+    assert (mixed[:2] != targets[:2]).any(), "no labelled row met a guessed one"
+    assert metrics["labeled_loss"].item() == pytest.approx(soft_cross_entropy(after[:2], mixed[:2]).mean().item())
+    assert metrics["unlabeled_loss"].item() == pytest.approx(squared_difference(after[2:], mixed[2:]).mean().item())
 
 
 def test_the_weight_of_the_unlabelled_loss_rises_step_by_step(

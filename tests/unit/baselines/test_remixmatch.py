@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from dpssl.baselines.parts import mix_up, soft_cross_entropy
 from dpssl.baselines.remixmatch import turn_images
 from dpssl.errors import InputError
 
@@ -39,7 +40,7 @@ def unmixed(make_system: Callable[..., Any]) -> Callable[..., Any]:
 
     def make(**settings: object) -> Any:
         plain = {"n_strong": 2, "alpha": 0, "temperature": 1}
-        system = make_system("remixmatch", **plain, **settings, task={"n_classes": 2, "n_features": 2})
+        system = make_system("remixmatch", **{**plain, **settings}, task={"n_classes": 2, "n_features": 2})
         torch.nn.init.zeros_(system.turn_head.weight)
         torch.nn.init.zeros_(system.turn_head.bias)
         return system
@@ -87,6 +88,22 @@ def test_every_term_by_hand_where_nothing_is_mixed(
     assert system.cta.rates[system.cta.rates != 1].tolist() == pytest.approx([0.99 + 0.01 * 0.9])
 
 
+def test_labelled_and_unlabelled_views_are_mixed_with_each_other(
+    unmixed: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    """As in MixMatch; the strong view that counts unmixed as well has the guess itself as its target."""
+    system = unmixed(alpha=0.75, ramp_steps=0, alignment=False, cta_depth=0)  # nothing else draws before mixup
+    targets = torch.tensor([[0.0, 1.0]] + [[0.75, 0.25]] * 3)
+    _, mixed = mix_up(targets, targets, 0.75, torch.Generator().manual_seed(1))
+    chosen = learner(ROWS, guess=[GUESS])
+    chosen.generator.manual_seed(1)
+    _, metrics = system.loss(make_batch(labels=[1]), chosen)
+    assert (mixed[0] != targets[0]).any(), "the labelled row met no other"
+    assert metrics["labeled_loss"].item() == pytest.approx(soft_cross_entropy(ROWS[:1], mixed[:1]).item())
+    assert metrics["unlabeled_loss"].item() == pytest.approx(soft_cross_entropy(ROWS[1:4], mixed[1:]).mean().item())
+    assert metrics["premix_loss"].item() == pytest.approx(math.log(2))
+
+
 def test_the_ramp_lifts_the_unlabelled_terms_and_not_the_turn(
     unmixed: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
 ) -> None:
@@ -129,7 +146,11 @@ def test_images_that_are_not_square_cannot_be_turned(make_system: Callable[..., 
 
 
 def test_published_settings(make_system: Callable[..., Any]) -> None:
-    """Sec. 4 of the paper: T = .5, λ_U = 1.5, λ_U1 = λ_r = .5, α = .75, K = 8."""
+    """Sec. 4 of the paper: T = .5, λ_U = 1.5, λ_U1 = λ_r = .5, α = .75, K = 8. Sec. 3: p̃ over 128 batches, CTAugment
+    with two operations, threshold .8 and decay .99. The authors' code: a ramp of 16,384 steps.
+    """
     s = make_system("remixmatch").settings
+    assert (s.alignment, s.alignment_decay, s.ramp_steps) == (True, 127 / 128, 16384)
+    assert (s.cta_depth, s.cta_threshold, s.cta_decay) == (2, 0.8, 0.99)
     assert (s.temperature, s.unlabeled_weight, s.premix_weight, s.rotation_weight) == (0.5, 1.5, 0.5, 0.5)
     assert (s.alpha, s.n_strong) == (0.75, 8)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dpssl.baselines.usadtm import LEAST_VIEWS, mutual_information, triplet_loss
+from dpssl.baselines.usadtm import LEAST_VIEWS, VIEWS_PER_LABEL, mutual_information, triplet_loss
 
 MakeSystem = Callable[..., Any]
 
@@ -158,6 +158,17 @@ def test_the_surest_of_each_class_join_the_labelled(make_system: MakeSystem) -> 
     assert (labels != 7).float().mean().item() == pytest.approx(0.5, abs=0.03)  # four joined four
 
 
+def test_nobody_joins_before_epoch_twenty(make_system: MakeSystem) -> None:
+    """The authors' code lets images join from epoch 20 of 1,024, here of two steps each."""
+    system = make_system("usadtm", n_joining=1, task={"n_classes": 2, "n_steps": 2048})
+    begun = []
+    for step in range(44):
+        system.note_surest(torch.tensor([0]), torch.tensor([0.9]), torch.tensor([step]))
+        system.steps_seen.add_(1)
+        begun.append(bool((system.joined >= 0).any()))
+    assert begun.index(True) == 41  # the last step of epoch 20
+
+
 def test_nobody_joins_before_somebody_is_chosen(make_system: MakeSystem) -> None:
     system = make_system("usadtm")
     images, labels = torch.zeros(5, 1, 2, 2, dtype=torch.uint8), torch.arange(5) % 3
@@ -183,6 +194,9 @@ def test_without_matches_it_is_supervised(
 
 
 def test_published_settings(make_system: MakeSystem) -> None:
-    """The authors' code: cosine .85, λ_u = 1, weight .1 of the mutual information, 4 joining a class at 40 labels."""
+    """The authors' code: cosine .85, λ_u = 1, weight .1 of the mutual information, 4 joining a class at 40 labels; a
+    template is of ten views per label, and none counts before each class has more than ten.
+    """
     s = make_system("usadtm").settings
+    assert (VIEWS_PER_LABEL, LEAST_VIEWS) == (10, 10)
     assert (s.least_cosine, s.unlabeled_weight, s.aggregation_weight, s.n_joining) == (0.85, 1, 0.1, 4)

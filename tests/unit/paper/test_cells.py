@@ -82,7 +82,7 @@ def test_filters_take_lists_and_combine() -> None:
     [
         ("method=fixmach", "--cells method=fixmach: no such cell; method may be pi-model, pseudo-label"),
         ("labels=41", "labels may be 40, 250"),
-        ("seed=9", "seed may be 1, 2, 3"),
+        ("seed=9", "no such cell; seed may be 1, 2, 3"),
         ("metod=uda", "write name=value, with a name of method, data, labels, seed, variant"),
         ("uda", "write name=value"),
     ],
@@ -90,6 +90,13 @@ def test_filters_take_lists_and_combine() -> None:
 def test_an_unknown_cell_is_refused_with_the_valid_ones(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         select(table("table1", "small").cells, [text])
+
+
+def test_a_cell_that_an_earlier_filter_left_out_is_refused_as_such() -> None:
+    with pytest.raises(
+        InputError, match="method=uda: no such cell among those of the filters before it; method may be"
+    ):
+        select(table("table1", "small").cells, ["method=fixmatch", "method=uda"])
 
 
 def test_freematch_has_its_published_limits_on_svhn_and_a_run_without_them_is_another() -> None:

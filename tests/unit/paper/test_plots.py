@@ -101,6 +101,12 @@ def test_a_panel_without_numbers_says_so() -> None:
     assert [text.get_text() for text in accuracy.texts] == []
 
 
+@pytest.mark.parametrize("name", ["table1", "table5", "fig1", "fig3", "fig-specialists"])
+def test_a_picture_without_numbers_says_so_in_every_panel(name: str) -> None:
+    for panel in draw(table(name, "small"), {}).axes:
+        assert [text.get_text() for text in panel.texts] == ["not run"]
+
+
 def test_on_a_logarithmic_axis_zero_and_bands_below_it_stand_at_the_foot(small_table: Table, measure: Measure) -> None:
     none_wrong, uncertain = small_table.entries[2].cells, small_table.entries[0].cells
     results = measure([*none_wrong, *uncertain], (1.0, 1.0, 1.0, 1.0, 1.0, 0.94))  # errors 0 ± 0 and 2 ± 3.5 %
@@ -167,7 +173,13 @@ def test_the_footer_counts_runs_that_differ_and_bars_that_are_drawn(
     assert "runs; bars of 10 labels: from the least to the greatest, with the median.<" in ranged
 
 
-def test_without_runs_the_footer_names_no_budget_as_the_papers_was_another(small_table: Table, tmp_path: Path) -> None:
+def test_the_footer_has_the_papers_budget_beside_its_numbers(tmp_path: Path) -> None:
+    papers_steps = ">The paper trained for 1,048,576 steps.<"
+    assert papers_steps in svg(table("table4"), {}, tmp_path)
+    assert papers_steps not in svg(table("annotation"), {}, tmp_path)  # which the paper does not have
+
+
+def test_without_runs_the_footer_names_no_budget_of_ours(small_table: Table, tmp_path: Path) -> None:
     text = svg(small_table, {}, tmp_path)
     assert ">Ours: nothing was run; bars: one standard deviation.<" in text
     assert "Budget" not in text

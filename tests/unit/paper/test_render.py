@@ -40,7 +40,7 @@ def test_markdown(small_table: Table, results: dict[str, Any]) -> None:
         "- A note.\n"
         "- 2 of 6 cells were run, 0.5 to 0.5 minutes each, on cpu, 1 thread.\n"
         "- Failed: digits-40\\_uda\\_8-steps\\_seed-1 (a &lt;b> & c\\_d).\n"
-        "- Not counted: x.json: is damaged; not counted.\n"
+        "- Note: x.json: is damaged; not counted.\n"
     )
 
 
@@ -64,6 +64,11 @@ def test_latex(small_table: Table, results: dict[str, Any]) -> None:
 def test_escapes_leave_nothing_to_the_reader() -> None:
     assert escape_latex("a\\b{c}~^#$\n d") == r"a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\#\$ d"
     assert escape_markdown("a|b\n`c` <script> \\ *d*") == "a\\|b \\`c\\` &lt;script> \\\\ \\*d\\*"
+
+
+def test_the_legend_explains_the_papers_numbers_where_there_are_any(small_table: Table) -> None:
+    assert "(number of runs) [the paper's number]." in markdown(small_table, {})
+    assert "(number of runs).\n" in markdown(table("table1", "small"), {})
 
 
 def test_a_cell_not_run_is_blank(small_table: Table) -> None:

@@ -20,7 +20,8 @@ from dpssl.paper.runner import Outcome, Place, run_cells
 from dpssl.paper.worker import Task
 from dpssl.run_folder import RunFolder
 
-# A worker that notes that it ran, then does as it is told: writes a result, fails, dies, waits, or says it was cut off.
+# A worker that notes that it ran, then does as it is told: writes a result, fails, dies, stays after its result, waits,
+# or says it was cut off.
 WORKER = """
 import os, shutil, signal, sys
 behaviour, source, target, journal = sys.argv[1:]
@@ -33,6 +34,10 @@ elif behaviour == "fail":
     print("first words"); sys.exit("no memory on the device")
 elif behaviour == "die":
     os.kill(os.getpid(), signal.SIGKILL)
+elif behaviour == "linger":
+    shutil.copy(source, target)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pause()
 elif behaviour == "wait":
     while True:
         signal.pause()
@@ -132,6 +137,24 @@ def test_a_signal_stops_the_workers_and_begins_no_more(stage: Stage, cells: list
     assert sorted(outcome.left) == [cell.name for cell in cells]
     assert (outcome.failed, outcome.received, len(stage.ran)) == ([], [signal.SIGTERM], 2)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_signal_that_meets_a_worker_after_its_result_leaves_nothing(stage: Stage, cells: list[Cell]) -> None:
+    stage.behaviour = {1: "linger"}
+    result = Path(stage.place.results) / f"{cells[0].name}.json"
+
+    def signal_when_written() -> None:
+        while not result.exists():
+            time.sleep(0.01)
+        time.sleep(0.2)  # until the worker has no handler any more
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=signal_when_written, daemon=True)
+    thread.start()
+    outcome = stage.run(cells[:2])
+    thread.join()
+    assert (outcome.left, outcome.failed) == ([cells[1].name], [])
+    assert "annotation error 20.00 %" in stage.said[-1]
 
 
 def test_a_result_that_does_not_count_when_its_worker_ends_is_a_failure(
