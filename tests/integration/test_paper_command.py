@@ -150,6 +150,14 @@ def test_render_and_list_keep_to_the_cells_that_are_chosen(warm_cli: Any, tmp_pa
     assert drawn.returncode == 0, drawn.stderr
     rows = [line for line in drawn.stdout.splitlines() if line.startswith("| ")]
     assert rows == ["|  | digits, 40 labels |", "| --- | ---: |", "| UDA |  |", "| FixMatch (RA) |  |"]
+    assert (tmp_path / "results" / "tables" / "table1-small-4-steps.png").is_file(), "not that of another budget"
+
+
+def test_render_names_the_budgets_of_which_there_are_results(warm_cli: Any, repo_root: Path, tmp_path: Path) -> None:
+    results = ("--results", repo_root / "results" / "cells")
+    drawn = warm_cli("paper", "table1", "--scale", "small", "--steps", "9", *results, "--render", cwd=tmp_path)
+    assert "None of 81 cells was run." in drawn.stdout
+    assert f"note: {results[1]} has 81 of these cells with --steps 1200" in drawn.stderr
 
 
 def test_a_run_that_another_default_of_its_method_began_is_not_gone_on_with(warm_cli: Any, tmp_path: Path) -> None:

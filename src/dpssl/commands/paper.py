@@ -21,7 +21,7 @@ EXIT_FAILED_CELLS = 1
 def run_paper(chosen: dict[str, Any]) -> int:
     """Run the missing cells of a table and print it; with --render draw it instead, with --list name its cells."""
     from dpssl.paper.cells import select
-    from dpssl.paper.results import read_results
+    from dpssl.paper.results import other_budgets, read_results
     from dpssl.paper.tables import table
     from dpssl.run_folder import RunFolder
 
@@ -36,12 +36,15 @@ def run_paper(chosen: dict[str, Any]) -> int:
     cells = select(wanted.cells, chosen["cells"])
     if not chosen["render"] and not chosen["list"]:
         return _run(wanted, cells, chosen)
-    results, problems = read_results(RunFolder(Path(chosen["results"])), cells)
+    folder = RunFolder(Path(chosen["results"]))
+    results, problems = read_results(folder, cells)
     if chosen["list"]:
         print("\n".join(f"note: {problem}" for problem in problems), file=sys.stderr, end="\n" if problems else "")
         print("\n".join(f"{cell.name}: {_state(cell, results)}" for cell in cells))
         return 0
     _render(wanted.of(cells), results, problems, chosen["out"])
+    for steps, n in other_budgets(folder, cells).items():
+        print(f"note: {folder.folder} has {n} of these cells with --steps {steps}", file=sys.stderr)
     return 0
 
 
@@ -75,7 +78,8 @@ def _render(wanted: "Table", results: "dict[str, Result]", problems: list[str], 
     from dpssl.paper.render import latex, markdown
     from dpssl.paper.results import made_folder
 
-    folder, name = made_folder(out, "--out"), f"{wanted.name}-{wanted.plan.scale.name}"
+    plan, folder = wanted.plan, made_folder(out, "--out")
+    name = f"{wanted.name}-{plan.scale.name}" + (f"-{plan.steps}-steps" if plan.steps != plan.scale.steps else "")
     text = markdown(wanted, results, problems)
     folder.write_text(f"{name}.md", text)
     folder.write_text(f"{name}.tex", latex(wanted, results, problems))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from dpssl.paper.cells import Cell, each_once
-from dpssl.paper.plans import Plan
+from dpssl.paper.plans import Plan, budget
 
 ERROR, PERCENT, COUNT = "error", "percent", "count"  # how a number of a run is shown: 100 (1 - x), 100 x, x
 
@@ -55,6 +55,11 @@ class Table:
     @property
     def columns(self) -> list[str]:
         return list(dict.fromkeys(entry.column for entry in self.entries))
+
+    @property
+    def budget(self) -> str:
+        """What each cell may spend, in words."""
+        return budget(self.plan, end_model=any(cell.end_model for cell in self.cells))
 
     @property
     def cells(self) -> list[Cell]:

@@ -129,10 +129,12 @@ def make_plan(scale: str, steps: int | None = None, seeds: Sequence[int] = ()) -
     return Plan(found, found.steps if steps is None else steps, tuple(dict.fromkeys(seeds)) or found.seeds)
 
 
-def budget(plan: Plan) -> str:
-    """The budget of each cell in words."""
+def budget(plan: Plan, *, end_model: bool) -> str:
+    """The budget of each cell in words, of cells that train an end model or leave it out."""
     end_steps = max(1, plan.steps // END_MODEL_SHARE)
+    left_out = "" if end_model else ", which is left out here"
     return (
         f"Budget: {plan.steps:,} steps a cell for every method; DP-SSL takes {plan.steps - end_steps:,} of them for "
-        f"its labeling functions and {end_steps:,} for its end model, after a first phase on labelled images alone."
+        f"its labeling functions and {end_steps:,} for its end model{left_out}, after a first phase on labelled images "
+        "alone."
     )

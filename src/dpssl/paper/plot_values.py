@@ -7,7 +7,6 @@ from statistics import median
 
 from dpssl.paper.entries import Entry, Table
 from dpssl.paper.numbers import as_number, as_range
-from dpssl.paper.plans import budget
 from dpssl.paper.results import Result, measured
 
 
@@ -72,7 +71,7 @@ def footer(table: Table, results: dict[str, Result]) -> list[str]:
     """Sentences on what a reader of the picture alone has to know: runs, bars, and the budgets of what is drawn."""
     counts = [n for entry in table.entries if (n := len(measured(entry, results).values))]
     sentence = "; ".join([_runs(counts), *_marks(table, results)]) + "."
-    budgets = [budget(table.plan)] if counts else []
+    budgets = [table.budget] if counts else []
     if any(papers(entry) for entry in table.entries):
         budgets.append(table.plan.scale.note)
     return [sentence, *budgets]

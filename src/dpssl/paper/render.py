@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 from dpssl.paper.entries import COUNT, Entry, Table
-from dpssl.paper.plans import budget
 from dpssl.paper.results import Measured, Result, measured
 
 Escape = Callable[[str], str]
 LEGEND = "Ours: mean ± sample standard deviation over seeds (number of runs)"
+MOST_COLUMNS = 5  # of a LaTeX table that fits a page as it is
 LATEX = {
     "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}",
@@ -48,7 +48,7 @@ def notes(table: Table, results: dict[str, Result], problems: Iterable[str] = ()
     """What a reader has to know: legend, budget, what ran where, what is missing, failed or not counted."""
     done = [result for result in results.values() if result.error is None]
     legend = f"{LEGEND} [the paper's number]." if any(entry.paper for entry in table.entries) else f"{LEGEND}."
-    lines = [legend, budget(table.plan), table.plan.scale.note, *table.notes]
+    lines = [legend, table.budget, table.plan.scale.note, *table.notes]
     if done:
         minutes = [result.minutes for result in done if result.minutes is not None]
         taken = f", {min(minutes):.1f} to {max(minutes):.1f} minutes each" if minutes else ""
@@ -69,7 +69,8 @@ def markdown(table: Table, results: dict[str, Result], problems: Iterable[str] =
 
 
 def latex(table: Table, results: dict[str, Result], problems: Iterable[str] = ()) -> str:
-    """A LaTeX table; needs the package booktabs."""
+    """A LaTeX table; needs the package booktabs, and graphicx where many columns have to fit the width of the text."""
+    is_wide = len(table.columns) > MOST_COLUMNS
     header, *rows = (" & ".join(row) + r" \\" for row in _grid(table, results, escape_latex))
     caption = " ".join(escape_latex(line) for line in (f"{table.title}.", *notes(table, results, problems)))
     return "\n".join(
@@ -77,13 +78,14 @@ def latex(table: Table, results: dict[str, Result], problems: Iterable[str] = ()
             r"\begin{table}",
             r"  \centering",
             rf"  \caption{{{caption}}}",
+            *([r"  \resizebox{\linewidth}{!}{%"] if is_wide else []),
             rf"  \begin{{tabular}}{{l{'r' * len(table.columns)}}}",
             r"    \toprule",
             f"    {header}",
             r"    \midrule",
             *(f"    {row}" for row in rows),
             r"    \bottomrule",
-            r"  \end{tabular}",
+            r"  \end{tabular}" + ("}" if is_wide else ""),
             r"\end{table}",
             "",
         ]

@@ -5,8 +5,10 @@ counted. Nothing here trains.
 """
 
 import math
+import re
 import statistics
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from dpssl.run_folder import RunFolder
 FORMAT = 1  # of the files; raise it where an old file would be misread
 DONE, FAILED = "done", "failed"
 SHARES = ("accuracy", "precision", "recall", "f1", "coverage")  # figures whose names end so are between 0 and 1
+STEPS = re.compile(r"_(\d+)-steps_")  # in the name of a file
 FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": int,
     "dpssl": str,
@@ -92,6 +95,22 @@ def read_results(folder: RunFolder, cells: Iterable[Cell]) -> tuple[dict[str, Re
         except _NotCounted as problem:
             problems.append(f"{folder.path(file_name(cell))}: {problem}; not counted")
     return found, problems
+
+
+def other_budgets(folder: RunFolder, cells: Sequence[Cell]) -> dict[int, int]:
+    """With which other steps there are results of the same runs, and how many, by the names of the files."""
+    if not folder.folder.is_dir():
+        return {}
+    names, own = {_without_steps(file_name(cell)) for cell in cells}, {cell.steps for cell in cells}
+    found = Counter[int]()
+    for file in folder.folder.iterdir():
+        if (steps := STEPS.search(file.name)) and _without_steps(file.name) in names:
+            found[int(steps[1])] += 1
+    return {steps: n for steps, n in sorted(found.items()) if steps not in own}
+
+
+def _without_steps(name: str) -> str:
+    return STEPS.sub("", name)
 
 
 class _NotCounted(Exception):

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpssl.config import settings_that_matter
+from dpssl.data.published.catalog import PUBLISHED
+from dpssl.data.published.read import find_published
+from dpssl.errors import InputError, RunFolderError
 from dpssl.paper.cells import Cell, folder_name
 from dpssl.paper.results import Result, made_folder, read_results, write_result
 from dpssl.paper.worker import STOPPED, Task
@@ -66,12 +69,24 @@ def run_cells(cells: Sequence[Cell], place: Place, say: Callable[[str], None]) -
             say(f"note: {problem}, so it is run again")
         missing = [cell for cell in cells if cell.name not in found or not found[cell.name].has(cell)]
         say(f"{len(cells) - len(missing)} of {len(cells)} cells are done, {len(missing)} to run")
-        _Runner(place, lock, say, outcome, missing).run()
+        _Runner(place, lock, say, outcome, _with_images(missing, say, outcome)).run()
         outcome.results, _ = read_results(folder, cells)
     finally:
         if lock is not None:
             lock.close()
     return outcome
+
+
+def _with_images(cells: list[Cell], say: Callable[[str], None], outcome: Outcome) -> list[Cell]:
+    """The cells whose set is on this disk. Each set that is not is told of once, not by every one of its cells."""
+    for data in dict.fromkeys(cell.data for cell in cells if cell.data in PUBLISHED):
+        try:
+            find_published(data)
+        except InputError as problem:
+            absent = [cell.name for cell in cells if cell.data == data]
+            say(f"{len(absent)} cells cannot run: {problem}")
+            outcome.failed += absent
+    return [cell for cell in cells if cell.name not in outcome.failed]
 
 
 class _Runner:
@@ -130,10 +145,12 @@ class _Runner:
         if done or (status == 0 and name in found):
             return self.say(f"{count} {name}: {_headline(found[name])}")
         error = problems[0] if status == 0 else _last_words(worker.log, status)
-        if (
-            name not in found or found[name].error is not None
-        ):  # labels that were measured stay where a later step fails
-            write_result(folder, worker.cell, settings_that_matter(worker.cell.config()), {}, error=error)
+        measured = name in found and found[name].error is None  # labels, which stay where a later step fails
+        if not measured:
+            try:
+                write_result(folder, worker.cell, settings_that_matter(worker.cell.config()), {}, error=error)
+            except RunFolderError as problem:  # as a worker's own did: the others go on
+                error = f"{error}; {problem}"
         self.outcome.failed.append(name)
         self.say(f"{count} {name}: failed ({error}); see {worker.log}")
 

@@ -61,6 +61,19 @@ def test_latex(small_table: Table, results: dict[str, Any]) -> None:
     ]
 
 
+def test_a_wide_latex_table_is_made_to_fit_the_text() -> None:
+    lines = latex(table("table1", "paper"), {}).splitlines()
+    assert r"  \resizebox{\linewidth}{!}{%" in lines
+    assert r"  \end{tabular}}" in lines
+    assert all(line.count("&") == 9 for line in lines if line.endswith(r"\\"))
+
+
+def test_the_budget_says_where_the_end_model_is_left_out() -> None:
+    """Tables of labels alone do not train it."""
+    assert "300 for its end model, which is left out here, after" in markdown(table("table5", "small"), {})
+    assert "300 for its end model, after" in markdown(table("table1", "small"), {})
+
+
 def test_escapes_leave_nothing_to_the_reader() -> None:
     assert escape_latex("a\\b{c}~^#$\n d") == r"a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\#\$ d"
     assert escape_markdown("a|b\n`c` <script> \\ *d*") == "a\\|b \\`c\\` &lt;script> \\\\ \\*d\\*"

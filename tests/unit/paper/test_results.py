@@ -8,7 +8,8 @@ import pytest
 
 from dpssl.paper.cells import Cell
 from dpssl.paper.entries import Entry, Table
-from dpssl.paper.results import measured, read_results, write_result
+from dpssl.paper.results import measured, other_budgets, read_results, write_result
+from dpssl.run_folder import RunFolder
 
 
 def test_a_result_is_read_back(cells: list[Cell], write_done: Callable[..., Any]) -> None:
@@ -136,6 +137,16 @@ def test_a_result_without_the_test_accuracy_asked_for_is_not_done(
     result = read_results(folder, cells)[0][cells[0].name]
     assert not result.has(cells[0])
     assert result.has(dataclasses.replace(cells[0], end_model=False))
+
+
+def test_results_of_other_budgets_are_found_by_their_names(cells: list[Cell], write_done: Callable[..., Any]) -> None:
+    longer = [dataclasses.replace(cell, steps=steps) for steps in (1200, 90) for cell in cells]
+    elsewhere = dataclasses.replace(cells[0], n_labels=250, steps=77)
+    for cell in (*cells, *longer[:4], elsewhere):
+        folder = write_done(cell)
+    folder.path("notes_90-steps_.txt").write_text("no result")
+    assert other_budgets(folder, cells) == {90: 1, 1200: 3}
+    assert other_budgets(RunFolder(folder.path("nothing")), cells) == {}
 
 
 def test_numbers_of_an_entry(cells: list[Cell], write_done: Callable[..., Any]) -> None:

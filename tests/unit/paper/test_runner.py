@@ -211,3 +211,29 @@ def test_folders_that_cannot_be_made_are_named(stage: Stage, cells: list[Cell], 
 def test_a_task_survives_json(cells: list[Cell]) -> None:
     task = Task(cells[0], "runs", "results", "cpu", 1, 2.5)
     assert Task.from_json(task.to_json()) == task
+
+
+def test_a_result_that_cannot_be_written_is_a_failure_and_the_others_go_on(stage: Stage, cells: list[Cell]) -> None:
+    stage.behaviour[1] = "fail"
+    blocked = Path(stage.place.results) / f"{cells[0].name}.json"
+    blocked.mkdir(parents=True)
+    outcome = stage.run(cells)
+    assert outcome.failed == [cells[0].name]
+    assert set(outcome.results) == {cell.name for cell in cells[1:]}
+    assert any("no memory on the device" in line and str(blocked) in line for line in stage.said)
+
+
+def test_a_set_that_is_not_there_is_told_of_once(
+    stage: Stage, cells: list[Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPSSL_DATA", str(tmp_path))
+    monkeypatch.setattr("dpssl.data.published.read.cache_folder", lambda: tmp_path)
+    monkeypatch.chdir(tmp_path)
+    elsewhere = [dataclasses.replace(cell, data="stl10") for cell in cells]
+    outcome = stage.run([*elsewhere, *cells])
+    assert outcome.failed == [cell.name for cell in elsewhere]
+    assert set(outcome.results) == {cell.name for cell in cells}
+    told = [line for line in stage.said if "stl10" in line]
+    assert len(told) == 1
+    assert told[0].startswith(f"{len(cells)} cells cannot run: --data stl10: STL-10 is in none of")
+    assert all(task.cell.data != "stl10" for task in stage.tasks)
