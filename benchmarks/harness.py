@@ -66,12 +66,24 @@ HALVED = {
 HALVED_LFS = {**HALVED, "n_lfs": 30, "mcl_max_steps": 200, "pseudo_labels": "consensus"}
 LIMITED = {"adaptive_threshold": True, "least_threshold": 0.9, "most_threshold": 0.95}
 LIMITS = ("least_threshold=0.9", "most_threshold=0.95")
+CERTAIN = {"adaptive_threshold": True, "thresholds_follow": "confidence"}
 DIGITS_250 = {"n_labels": 250, "steps": 8000, "flip": False, "pseudo_labels": "consensus", "window": 1000}
 # With 40 labels, from a start that SimCLR made: 3,000 steps of benchmarks/warm_start.py, docs/reproduce.md.
 BRIEF = {"n_labels": 40, "steps": 2500, "window": 500}
 STARTED = {**HALVED, **BRIEF, "rescale_start": True}
 STARTED_LFS = {**HALVED_LFS, **STARTED, **LIMITED, "mcl_gradient": 0.0, "heads_first": 200, "center_rate": 0.1}
 SPREAD_LFS = {**STARTED_LFS, "propagation_steps": 1000, "propagation_thresholds": True}
+# For a CPU: digits at 8 pixels (the preset `digits`), and pictures as --max-minutes 5 plans for a few thousand.
+TINY = {
+    **{"n_labels": 40, "mcl_max_steps": 300, "batch_size": 32, "unlabeled_ratio": 6, "steps": 1200, "window": 300},
+    **{"depth": 10, "width": 1, "strides": [1, 2, 1], "learning_rate": 0.06, "ema_decay": 0.995, "n_lfs": 30},
+    **{"flip": False, "interpolation": "bilinear", "compile": False, "threads": 1, "pseudo_labels": "consensus"},
+}
+PICTURES = {
+    **{"n_labels": 40, "mcl_max_steps": 200, "batch_size": 16, "unlabeled_ratio": 3, "steps": 3000, "window": 500},
+    **{"depth": 10, "width": 1, "strides": [2, 2, 1], "learning_rate": 0.06, "n_lfs": 20},
+    **{"compile": False, "threads": 1, "pseudo_labels": "consensus"},
+}
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [
@@ -148,13 +160,24 @@ PLANS: dict[str, list[Job]] = {
     # The same on the paper's network at full size, on a GPU, where they do.
     "svhn-250": [
         ("thresholds that follow the shares", DP_SSL, {**DIGITS_250, **LIMITED}),
-        ("thresholds that follow the confidence", DP_SSL, {**DIGITS_250, **LIMITED, "thresholds_follow": "confidence"}),
+        ("thresholds that follow the confidence", DP_SSL, {**DIGITS_250, **LIMITED, **CERTAIN}),
         ("fixed threshold", DP_SSL, DIGITS_250),
+    ],
+    "thresholds-digits": [
+        ("thresholds that follow the shares", DP_SSL, {**TINY, "adaptive_threshold": True}),
+        ("thresholds that follow the confidence", DP_SSL, {**TINY, **CERTAIN}),
+        ("fixed threshold", DP_SSL, TINY),
+    ],
+    "thresholds-pictures": [
+        ("thresholds that follow the shares", DP_SSL, {**PICTURES, "adaptive_threshold": True}),
+        ("thresholds that follow the confidence", DP_SSL, {**PICTURES, **CERTAIN}),
     ],
     "svhn-16-40": [
         ("DP-SSL, labels that spread", DP_SSL, SPREAD_LFS),
         ("the same, zoomed", DP_SSL, {**SPREAD_LFS, "zoom": 1.6}),
         ("the same, thresholds without limits", DP_SSL, {**SPREAD_LFS, "least_threshold": 0.0, "most_threshold": 1.0}),
+        ("the same, thresholds that follow the confidence", DP_SSL, {**SPREAD_LFS, **CERTAIN}),
+        ("the same, fixed threshold", DP_SSL, {**SPREAD_LFS, "adaptive_threshold": False}),
         ("DP-SSL", DP_SSL, STARTED_LFS),
         ("FixMatch", "fixmatch", STARTED),
         ("DP-SSL from drawn weights", DP_SSL, {**HALVED_LFS, **LIMITED, **BRIEF, "backbone_weights": ""}),

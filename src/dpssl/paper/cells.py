@@ -35,15 +35,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 # Settings that came later: runs from before go on where these have their defaults.
 LATER = (
-    *(
-        "repeat",
-        "least_threshold",
-        "most_threshold",
-        "thresholds_follow",
-        "mcl_gradient",
-        "weak_gradient",
-        "center_rate",
-    ),
+    *("repeat", "least_threshold", "most_threshold", "thresholds_follow"),
+    *("mcl_gradient", "weak_gradient", "center_rate"),
     *("propagation_steps", "propagation_thresholds", "end_depth", "end_width", "end_strides"),
     *("second_method", "combined_steps", "combined_end_steps"),
 )
