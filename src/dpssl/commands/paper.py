@@ -44,7 +44,7 @@ def run_paper(chosen: dict[str, Any]) -> int:
         return 0
     _render(wanted.of(cells), results, problems, chosen["out"])
     for steps, n in other_budgets(folder, cells).items():
-        print(f"note: {folder.folder} has {n} of these cells with --steps {steps}", file=sys.stderr)
+        print(f"note: {folder.folder} has files of {n} of these cells with --steps {steps}", file=sys.stderr)
     return 0
 
 

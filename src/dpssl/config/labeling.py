@@ -54,7 +54,7 @@ class LabelingConfig(Section):
     thresholds_follow: str = option(
         "shares",
         "with an adaptive threshold: a class has a lower one if it is rarely predicted (shares, as in FreeMatch), or "
-        "if it is predicted without certainty",
+        "if its predictions are unsure (confidence)",
         choices=("shares", "confidence"),
     )
     curriculum_threshold: bool = option(

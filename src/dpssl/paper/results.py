@@ -98,7 +98,7 @@ def read_results(folder: RunFolder, cells: Iterable[Cell]) -> tuple[dict[str, Re
 
 
 def other_budgets(folder: RunFolder, cells: Sequence[Cell]) -> dict[int, int]:
-    """With which other steps there are results of the same runs, and how many, by the names of the files."""
+    """With which other steps there are files of the same runs, and how many, by the files' names."""
     if not folder.folder.is_dir():
         return {}
     names, own = {_without_steps(file_name(cell)) for cell in cells}, {cell.steps for cell in cells}

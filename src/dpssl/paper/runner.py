@@ -68,8 +68,9 @@ def run_cells(cells: Sequence[Cell], place: Place, say: Callable[[str], None]) -
         for problem in outcome.problems:
             say(f"note: {problem}, so it is run again")
         missing = [cell for cell in cells if cell.name not in found or not found[cell.name].has(cell)]
-        say(f"{len(cells) - len(missing)} of {len(cells)} cells are done, {len(missing)} to run")
-        _Runner(place, lock, say, outcome, _with_images(missing, say, outcome)).run()
+        to_run = _with_images(missing, say, outcome)
+        say(f"{len(cells) - len(missing)} of {len(cells)} cells are done, {len(to_run)} to run")
+        _Runner(place, lock, say, outcome, to_run).run()
         outcome.results, _ = read_results(folder, cells)
     finally:
         if lock is not None:
@@ -142,9 +143,9 @@ class _Runner:
             return self.say(f"{name}: cut off; the same command goes on with it")
         self.n_ended += 1
         count = f"[{self.n_ended}/{self.n_missing}]"
-        if done or (status == 0 and name in found):
+        if done:
             return self.say(f"{count} {name}: {_headline(found[name])}")
-        error = problems[0] if status == 0 else _last_words(worker.log, status)
+        error = problems[0] if status == 0 and problems else _last_words(worker.log, status)
         measured = name in found and found[name].error is None  # labels, which stay where a later step fails
         if not measured:
             try:

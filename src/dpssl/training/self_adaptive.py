@@ -32,8 +32,7 @@ class SelfAdaptive(nn.Module):
     threshold: Tensor
     mean_prediction: Tensor
     label_histogram: Tensor
-
-    certainty: Tensor
+    certainty_sum: Tensor
 
     def __init__(
         self, n_classes: int, decay: float, limits: tuple[float, float] = (0.0, 1.0), follow: str = SHARES
@@ -45,14 +44,14 @@ class SelfAdaptive(nn.Module):
         self.register_buffer("mean_prediction", uniform.clone())
         self.register_buffer("label_histogram", uniform.clone())
         if follow == CONFIDENCE:  # no buffer otherwise: checkpoints from before have none
-            self.register_buffer("certainty", uniform / n_classes)
+            self.register_buffer("certainty_sum", uniform / n_classes)
 
     def begin_with(self, probabilities: Tensor) -> None:
-        """τ, p̃ and h̃ are those of probabilities (n, C) that are known before training, in place of 1/C."""
+        """τ, p̃, h̃ and s̃ are those of probabilities (n, C) that are known before training, in place of 1/C."""
         self._move(probabilities, 1.0)
 
     def adapt(self, probabilities: Tensor) -> None:
-        """τ, p̃ and h̃ follow the weak views' probabilities (B, C)."""
+        """τ, p̃, h̃ and s̃ follow the weak views' probabilities (B, C)."""
         self._move(probabilities, 1 - self.decay)
 
     @torch.no_grad()
@@ -65,8 +64,8 @@ class SelfAdaptive(nn.Module):
         shares = class_shares(labels, torch.ones_like(confidence), n_classes)
         self.label_histogram.lerp_(average(shares), share)
         if self.follow == CONFIDENCE:
-            certainty = torch.zeros_like(self.certainty).scatter_add(0, labels, confidence) / len(labels)
-            self.certainty.lerp_(average(certainty), share)
+            certainty = torch.zeros_like(self.certainty_sum).scatter_add(0, labels, confidence) / len(labels)
+            self.certainty_sum.lerp_(average(certainty), share)
 
     def thresholds(self) -> Tensor:
         """τ(c), (C,)."""
@@ -76,7 +75,7 @@ class SelfAdaptive(nn.Module):
     def _class_scale(self) -> Tensor:
         """What is lower for a class that is to have a lower threshold, (C,): p̃ or ã."""
         if self.follow == CONFIDENCE:
-            return ratio(self.certainty, self.label_histogram)
+            return ratio(self.certainty_sum, self.label_histogram)
         return self.mean_prediction
 
     def trusts(self, probabilities: Tensor) -> Tensor:

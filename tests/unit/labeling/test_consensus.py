@@ -116,6 +116,18 @@ def test_a_limit_keeps_the_adaptive_threshold_from_letting_everything_pass() -> 
         assert objective.loss(flat, label, unsure, flat)[1]["pseudo_label_rate"] == passed
 
 
+def test_thresholds_follow_what_the_setting_says() -> None:
+    """Class 1 is named for one image in four, as surely as class 0: an unsure one of it passes only for its rarity."""
+    sure, rare = [[0.9, 0, 0.1], [0.9, 0, 0.1], [0, 0.1, 0.9]], [[0.1, 0, 0.9], [0.1, 0, 0.9], [0, 0.9, 0.1]]
+    unsure = masked([[0.4, 0, 0.6], [0.4, 0, 0.6], [0, 0.6, 0.4]])
+    flat, label = torch.zeros(1, 3, 3), torch.tensor([0])
+    for follow, passed in (("shares", 1), ("confidence", 0)):
+        objective = make_objective(adaptive_threshold=True, thresholds_follow=follow)
+        for _ in range(5000):
+            objective.adaptive.adapt(consensus(torch.softmax(torch.cat([masked(sure)] * 3 + [masked(rare)]), -1), TAU))
+        assert objective.loss(flat, label, unsure, flat)[1]["pseudo_label_rate"] == passed
+
+
 def test_the_consensus_is_aligned_to_the_class_balance() -> None:
     """Class 0 is claimed for every image: after a while it has no more than its half."""
     weak = masked([[0.85, 0, 0.15], [0.85, 0, 0.15], [0, 0.15, 0.85]])

@@ -56,4 +56,4 @@ def test_a_class_that_nobody_predicts_has_a_threshold_all_the_same() -> None:
 def test_checkpoints_hold_what_the_thresholds_follow_and_nothing_more() -> None:
     """Those of runs that follow the shares are as they were before there was a choice."""
     assert set(SelfAdaptive(3, 0.9).state_dict()) == {"threshold", "mean_prediction", "label_histogram"}
-    assert "certainty" in SelfAdaptive(3, 0.9, follow=CONFIDENCE).state_dict()
+    assert "certainty_sum" in SelfAdaptive(3, 0.9, follow=CONFIDENCE).state_dict()
