@@ -171,6 +171,7 @@ PLANS: dict[str, list[Job]] = {
     "thresholds-pictures": [
         ("thresholds that follow the shares", DP_SSL, {**PICTURES, "adaptive_threshold": True}),
         ("thresholds that follow the confidence", DP_SSL, {**PICTURES, **CERTAIN}),
+        ("fixed threshold", DP_SSL, PICTURES),
     ],
     "svhn-16-40": [
         ("DP-SSL, labels that spread", DP_SSL, SPREAD_LFS),
