@@ -1,10 +1,11 @@
-"""Small sets whose classes have SVHN's shares, for `harness.py thresholds-digits` and `thresholds-pictures`.
+"""Small sets for the plans of `harness.py` that a CPU can do, written here or under --out.
 
-    python benchmarks/uneven_sets.py              # digits_uneven.npz, here
-    python benchmarks/uneven_sets.py --pictures   # pictures_even.npz and pictures_uneven.npz too, of Fashion-MNIST
+    python benchmarks/small_sets.py                # digits_uneven.npz
+    python benchmarks/small_sets.py --fashion      # pictures_even.npz and pictures_uneven.npz too
+    python benchmarks/small_sets.py --svhn svhn    # svhn16.npz too
 
-Digits: 36 images a class for testing, the others thinned. Pictures: 3,000 of the training images, the first 3,000 of
-the test images.
+Uneven classes have SVHN's shares. Digits: 36 images a class for testing, the others thinned. Pictures: 3,000 of
+Fashion-MNIST's training images, the first 3,000 of its test images. SVHN at 16 pixels: all of it, means of 2 x 2 pixels.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def thinned_digits(folder: Path) -> None:
     train = np.concatenate(
         [order[N_TEST_DIGITS : N_TEST_DIGITS + n] for order, n in zip(orders, N_DIGITS, strict=True)]
     )
-    save(folder / "digits_uneven.npz", images, digits.target, train, images[test], digits.target[test])
+    save(folder / "digits_uneven.npz", images[train], digits.target[train], images[test], digits.target[test])
 
 
 def pictures(folder: Path) -> None:
@@ -42,24 +43,37 @@ def pictures(folder: Path) -> None:
         counts = np.round(N_PICTURES * shares).astype(int)
         orders = [generator.permutation(np.flatnonzero(fashion.truth == label)) for label in range(10)]
         rows = np.concatenate([order[:n] for order, n in zip(orders, counts, strict=True)])
-        save(folder / f"pictures_{name}.npz", fashion.images, fashion.truth, rows, *tests)
+        save(folder / f"pictures_{name}.npz", fashion.images[rows], fashion.truth[rows], *tests)
 
 
-def save(path: Path, images: np.ndarray, labels: np.ndarray, rows: np.ndarray, *tests: np.ndarray) -> None:
-    np.savez(path, train_x=images[rows], train_y=labels[rows], test_x=tests[0], test_y=tests[1])
-    print(f"{path}: {np.bincount(labels[rows]).tolist()} images of each class")
+def halved_svhn(data: str, folder: Path) -> None:
+    svhn = load_dataset(data)
+    save(folder / "svhn16.npz", halved(svhn.images), svhn.truth, halved(svhn.test_images), svhn.test_truth)
+
+
+def halved(images: np.ndarray) -> np.ndarray:
+    """Means of 2 x 2 pixels, rounded."""
+    n, height, width, channels = images.shape
+    blocks = images.reshape(n, height // 2, 2, width // 2, 2, channels)
+    return blocks.mean((2, 4), dtype=np.float32).round().astype(np.uint8)
+
+
+def save(path: Path, images: np.ndarray, labels: np.ndarray, *tests: np.ndarray) -> None:
+    np.savez(path, train_x=images, train_y=labels, test_x=tests[0], test_y=tests[1])
+    print(f"{path}: {np.bincount(labels).tolist()} images of each class, {images.shape[1]} pixels a side")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--pictures", action="store_true", help="of Fashion-MNIST too (`dpssl data fetch fashion-mnist`)"
-    )
+    parser.add_argument("--fashion", action="store_true", help="of Fashion-MNIST (`dpssl data fetch fashion-mnist`)")
+    parser.add_argument("--svhn", help="of SVHN: its name (`dpssl data fetch svhn`) or its .npz, as of dpssl run")
     parser.add_argument("--out", type=Path, default=Path(), help="folder; default: this one")
     chosen = parser.parse_args(arguments)
     thinned_digits(chosen.out)
-    if chosen.pictures:
+    if chosen.fashion:
         pictures(chosen.out)
+    if chosen.svhn:
+        halved_svhn(chosen.svhn, chosen.out)
 
 
 if __name__ == "__main__":
