@@ -5,7 +5,8 @@
     python benchmarks/small_sets.py --svhn svhn    # svhn16.npz too
 
 Uneven classes have SVHN's shares. Digits: 36 images a class for testing, the others thinned. Pictures: 3,000 of
-Fashion-MNIST's training images, the first 3,000 of its test images. SVHN at 16 pixels: all of it, means of 2 x 2 pixels.
+Fashion-MNIST's training images, the first 3,000 of its test images. SVHN at 16 pixels: all of it, the means of 2 x 2
+pixels.
 """
 
 import argparse
