@@ -182,6 +182,23 @@ def test_arrows_home_end_and_pages_move(serve: Any, open_page: Any) -> None:
     assert page.evaluate("document.activeElement.classList.contains('tile')")
 
 
+def test_what_does_not_fit_beside_the_images_is_scrolled_by_keyboard(serve: Any, open_page: Any) -> None:
+    page = ready(open_page(serve().address))
+    before, pane = current(page).get_attribute("data-at"), page.locator("#detail")
+    pane.locator("h3").first.wait_for()
+    pane.evaluate("pane => { pane.style.maxHeight = '10rem' }")
+    current(page).focus()
+    page.keyboard.press("Tab")
+    assert pane.evaluate("pane => document.activeElement === pane")
+    page.keyboard.press("ArrowDown")
+    for _ in range(100):  # a smooth scroll takes its time
+        if pane.evaluate("pane => pane.scrollTop") > 0:
+            break
+        page.wait_for_timeout(20)
+    assert pane.evaluate("pane => pane.scrollTop") > 0
+    assert current(page).get_attribute("data-at") == before
+
+
 def test_a_whole_page_is_correct_at_once(serve: Any, open_page: Any) -> None:
     server = serve()
     page = ready(open_page(server.address))

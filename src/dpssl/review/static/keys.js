@@ -16,12 +16,14 @@ export const HELP = [
   ["u or Ctrl Z", "undo the last action"],
   ["← → ↑ ↓, Home, End", "choose an image"],
   ["Page Up, Page Down", "page before, page after"],
+  ["Tab, then ↑ ↓", "read on beside the images, where it does not fit"],
   ["g", "grid or single view; Esc: grid"],
   ["/", "search"],
   ["?", "this list"],
 ];
 
 const TYPED_INTO = "input, select, textarea";
+const SCROLLED = "#main.grid #detail", SCROLLING = new Set(["ArrowUp", "ArrowDown"]);
 
 // The action that a key press asks for, or null where it is none of ours.
 export function actionOf(event, nClassKeys) {
@@ -32,6 +34,7 @@ export function actionOf(event, nClassKeys) {
   if (withControl && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "z") return { name: "undo" };
   if (withControl || event.altKey) return null;
   if (event.key === "Enter" && event.target.closest?.("button:not(.tile), a, summary")) return null; // presses it
+  if (SCROLLING.has(event.key) && event.target.closest?.(SCROLLED)) return null; // scrolls what does not fit
   if (event.key === "Enter" && event.shiftKey) return { name: "all-correct" };
   if (event.key in COMMANDS) return { name: COMMANDS[event.key] };
   const at = CLASS_KEYS.indexOf(event.key.toLowerCase());
