@@ -2,12 +2,12 @@
 
 A file is written to a hidden neighbour, synced to the disk and renamed over the old one, so a reader sees the file
 before or the file after. The neighbour's name has the process id: of two processes that write one file each has its
-own, and the last one's stays. Errors name the file and what to do.
+own, and the last one's stays. A lock says who holds it. Errors name the file and what to do.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -70,6 +70,17 @@ def claim(folder: Path) -> bool:
         return True
     except FileExistsError:
         return False
+
+
+def note_holders(lock: IO[str], processes: Iterable[int]) -> None:
+    """Write into a lock which processes hold it: the one that took it, and those that inherited it."""
+    lock.truncate(0)
+    print(*processes, file=lock, flush=True)
+
+
+def living_holders(text: str) -> list[str]:
+    """The processes that `note_holders` wrote down and that still run."""
+    return [word for word in text.split() if word.isdecimal() and _is_running(int(word))]
 
 
 def sync_folder(folder: Path) -> None:

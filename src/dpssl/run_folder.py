@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpssl.disk import append_line, claim, next_free, replace_file
+from dpssl.disk import append_line, claim, living_holders, next_free, note_holders, replace_file
 from dpssl.errors import UNREADABLE_NPZ, InputError, RunFolderError, require_utf8
 from dpssl.step_files import SoftLabelFile, VoteFile, soft_label_table, string_array
 
@@ -97,12 +97,11 @@ class RunFolder:
         try:
             file = self.path(name).open("a+", encoding="utf-8")
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.truncate(0)
-            print(os.getpid(), file=file, flush=True)
+            note_holders(file, [os.getpid()])
             return file
         except BlockingIOError:
-            pid = self.read_text(name).strip()
-            raise RunFolderError(f"another dpssl (pid {pid}) is {work} {self.folder}; wait for it or stop it") from None
+            held_by = f"another dpssl (pid {', '.join(living_holders(self.read_text(name)))})"
+            raise RunFolderError(f"{held_by} is {work} {self.folder}; wait for it or stop it") from None
         except OSError as error:
             raise RunFolderError(f"{self.path(name)}: cannot be locked ({error}); check the permissions") from error
 

@@ -5,6 +5,7 @@ that is cut off goes on from its checkpoint the next time. One runner at a time 
 and workers inherit the lock, so that those of a runner that was killed keep others out until they end.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import IO, Any
 from dpssl.config import settings_that_matter
 from dpssl.data.published.catalog import PUBLISHED
 from dpssl.data.published.read import find_published
+from dpssl.disk import note_holders
 from dpssl.errors import InputError, RunFolderError
 from dpssl.paper.cells import Cell, folder_name
 from dpssl.paper.results import Result, made_folder, read_results, write_result
@@ -25,6 +27,7 @@ from dpssl.paper.worker import STOPPED, Task
 from dpssl.run_folder import RunFolder
 
 POLL_SECONDS = 0.2
+STOPS = ("SIGTERM", "SIGINT", "SIGHUP")  # the last where a terminal is closed; not on every system
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class _Worker:
     cell: Cell
     process: "subprocess.Popen[bytes]"
     log: Path
+    log_from: int  # bytes that earlier attempts left there
 
 
 def run_cells(cells: Sequence[Cell], place: Place, say: Callable[[str], None]) -> Outcome:
@@ -100,13 +104,17 @@ class _Runner:
         self.started = time.monotonic()
 
     def run(self) -> None:
-        with self._signals():
+        with self._signals(), self._none_left_behind():
             while self.active or self._may_start():
                 while len(self.active) < self.place.jobs and self._may_start():
                     self.active.append(self._start(self.waiting.pop(0)))
+                    if self.outcome.received:  # while it was started
+                        self._ask_to_stop(self.active[-1])
+                    self._note_holders()
                 time.sleep(POLL_SECONDS)
                 for worker in [worker for worker in self.active if worker.process.poll() is not None]:
                     self.active.remove(worker)
+                    self._note_holders()
                     self._ended(worker)
         self.outcome.left += [cell.name for cell in self.waiting]
 
@@ -123,6 +131,7 @@ class _Runner:
         task = Task(cell, place.runs, place.results, place.device, place.threads, left)
         log = Path(place.runs) / f"{folder_name(cell)}.log"
         with log.open("ab") as output:  # after what it said before it was cut off
+            log_from = output.tell()
             process = subprocess.Popen(
                 worker_command(task),
                 stdin=subprocess.DEVNULL,
@@ -131,7 +140,7 @@ class _Runner:
                 pass_fds=() if self.lock is None else (self.lock.fileno(),),
                 start_new_session=True,  # Ctrl-C reaches the runner alone, which asks its workers to stop
             )
-        return _Worker(cell, process, log)
+        return _Worker(cell, process, log, log_from)
 
     def _ended(self, worker: _Worker) -> None:
         name, status = worker.cell.name, worker.process.returncode
@@ -145,7 +154,7 @@ class _Runner:
         count = f"[{self.n_ended}/{self.n_missing}]"
         if done:
             return self.say(f"{count} {name}: {_headline(found[name])}")
-        error = problems[0] if status == 0 and problems else _last_words(worker.log, status)
+        error = problems[0] if status == 0 and problems else _last_words(worker, status)
         measured = name in found and found[name].error is None  # labels, which stay where a later step fails
         if not measured:
             try:
@@ -157,23 +166,47 @@ class _Runner:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask every worker to stop, with a checkpoint; a second one does not wait."""
+        """Ctrl-C, SIGTERM and a closed terminal ask every worker to stop, with a checkpoint.
+
+        What is ignored already, as a closed terminal is under nohup, stays so.
+        """
 
         def stop(number: int, _: object) -> None:
-            again = bool(self.outcome.received)
             self.outcome.received.append(number)
             for worker in self.active:
-                if again:
-                    worker.process.kill()
-                else:
-                    worker.process.terminate()
+                self._ask_to_stop(worker)
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        numbers = [getattr(signal, name) for name in STOPS if hasattr(signal, name)]
+        heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, stop) for number in heeded}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _ask_to_stop(self, worker: _Worker) -> None:
+        """After a second signal without waiting for its checkpoint."""
+        if len(self.outcome.received) > 1:
+            worker.process.kill()
+        else:
+            worker.process.terminate()
+
+    @contextmanager
+    def _none_left_behind(self) -> Iterator[None]:
+        """An error of the runner ends its workers too, with a checkpoint each."""
+        try:
+            yield
+        finally:
+            for worker in self.active:
+                worker.process.terminate()
+            for worker in self.active:
+                worker.process.wait()
+
+    def _note_holders(self) -> None:
+        """Who keeps the results folder locked, should this process be killed."""
+        if self.lock is not None:
+            note_holders(self.lock, [os.getpid(), *(worker.process.pid for worker in self.active)])
 
 
 def worker_command(task: Task) -> list[str]:
@@ -191,8 +224,9 @@ def _headline(result: Result) -> str:
     return ", ".join([*parts, f"{result.minutes:.1f} minutes"])
 
 
-def _last_words(log: Path, status: int) -> str:
+def _last_words(worker: _Worker, status: int) -> str:
     """The last line that a failed worker printed; by which signal it was ended where it was."""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    printed = worker.log.read_bytes()[worker.log_from :].decode(errors="replace")
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
     ended = f"ended by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     return f"{ended}: {lines[-1]}" if lines else ended

@@ -139,6 +139,74 @@ def test_a_signal_stops_the_workers_and_begins_no_more(stage: Stage, cells: list
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_a_signal_while_a_worker_is_being_started_reaches_it(
+    stage: Stage, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.behaviour = {1: "wait"}
+    start = runner.subprocess.Popen
+
+    def started_and_interrupted(*words: Any, **options: Any) -> Any:
+        process = start(*words, **options)
+        while not stage.ran:  # until it has a handler
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(runner.subprocess, "Popen", started_and_interrupted)
+    outcome = stage.run(cells)
+    assert (outcome.left, outcome.failed) == ([cell.name for cell in cells], [])
+    assert len(stage.ran) == 1
+
+
+def test_a_closed_terminal_stops_them_unless_that_is_ignored(stage: Stage, cells: list[Cell]) -> None:
+    def hang_up_at_the_next() -> threading.Thread:
+        n_before = len(stage.ran)
+
+        def hang_up() -> None:
+            while len(stage.ran) == n_before:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGHUP)
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        return thread
+
+    stage.behaviour = {1: "wait"}
+    thread = hang_up_at_the_next()
+    assert stage.run(cells[:2]).received == [signal.SIGHUP]
+    thread.join()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        thread = hang_up_at_the_next()
+        assert len(stage.run(cells[1:]).results) == 2
+        thread.join()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_an_error_of_the_runner_leaves_no_worker_behind(stage: Stage, cells: list[Cell]) -> None:
+    stage.behaviour = {1: "fail", 2: "wait"}
+
+    def say(line: str) -> None:
+        if line.startswith("[1/"):
+            while len(stage.ran) < 2:
+                time.sleep(0.01)
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        run_cells(cells, dataclasses.replace(stage.place, jobs=2), say)
+    stage.behaviour = {}
+    assert len(stage.run(cells).results) == 3  # nobody holds the folder any more
+
+
+def test_what_an_earlier_attempt_printed_is_no_reason(stage: Stage, cells: list[Cell]) -> None:
+    stage.behaviour = {1: "fail"}
+    stage.run(cells[:1])
+    stage.behaviour = {1: "die"}
+    outcome = stage.run(cells[:1])
+    assert outcome.results[cells[0].name].error == "ended by SIGKILL"
+
+
 def test_a_signal_that_meets_a_worker_after_its_result_leaves_nothing(stage: Stage, cells: list[Cell]) -> None:
     stage.behaviour = {1: "linger"}
     result = Path(stage.place.results) / f"{cells[0].name}.json"
