@@ -68,12 +68,14 @@ def as_given(settings: MethodSettings) -> tuple[str, ...]:
 def changed_setting(method: str, noted: Sequence[str], given: Sequence[str]) -> str:
     """In which setting a run with `noted` ones differs from one with `given` ones now; empty where in none.
 
-    A setting that is newer than the run had its default.
+    A setting that is newer than the run had its default. One that is gone may have been what a newer one is now.
     """
     before, defaults, now = (
         dict(text.partition("=")[::2] for text in settings)
         for settings in (noted, as_given(method_settings(method, ())), as_given(method_settings(method, given)))
     )
+    for name in before.keys() - now.keys():
+        return f"was made with {name} = {before[name]}, which {method} does not have now"
     for name, value in now.items():
         was = before.get(name, defaults[name])
         if was != value:

@@ -67,7 +67,8 @@ def train_baseline(
         learner = Learner(network, lambda: optimizer.averaged(network), bank, config, draws)
 
         def compute() -> LossAndMetrics:
-            return system.loss(next_batch(feed, labels), learner)
+            loss, metrics = system.loss(next_batch(feed, labels), learner)
+            return loss, with_all_fields(metrics, loss)
 
         stage = annealed_stage(
             STAGE,
@@ -82,6 +83,16 @@ def train_baseline(
         )
         optimizer.use_average()
         return Trained(network.eval(), system.eval())
+
+
+def with_all_fields(metrics: Mapping[str, Tensor], loss: Tensor) -> dict[str, Tensor]:
+    """The metrics with every field that all methods log.
+
+    One without a threshold learns from every unlabelled image, one without an unlabelled term from none.
+    """
+    none = torch.zeros_like(loss)
+    share = none + float("unlabeled_loss" in metrics)
+    return {"unlabeled_loss": none, "pseudo_label_rate": share, **metrics}
 
 
 def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImages) -> tuple[Classifier, System]:

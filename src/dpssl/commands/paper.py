@@ -42,7 +42,8 @@ def run_paper(chosen: dict[str, Any]) -> int:
         print("\n".join(f"note: {problem}" for problem in problems), file=sys.stderr, end="\n" if problems else "")
         print("\n".join(f"{cell.name}: {_state(cell, results)}" for cell in cells))
         return 0
-    _render(wanted.of(cells), results, problems, chosen["out"])
+    part = wanted.of(cells)
+    _render(part, results, problems, chosen["out"], is_part=len(part.cells) < len(wanted.cells))
     for steps, n in other_budgets(folder, cells).items():
         print(f"note: {folder.folder} has files of {n} of these cells with --steps {steps}", file=sys.stderr)
     return 0
@@ -73,13 +74,14 @@ def _run(wanted: "Table", cells: "list[Cell]", chosen: dict[str, Any]) -> int:
     return EXIT_FAILED_CELLS if outcome.failed else 0
 
 
-def _render(wanted: "Table", results: "dict[str, Result]", problems: list[str], out: str) -> None:
+def _render(wanted: "Table", results: "dict[str, Result]", problems: list[str], out: str, *, is_part: bool) -> None:
     from dpssl.paper.plots import write_plots
     from dpssl.paper.render import latex, markdown
     from dpssl.paper.results import made_folder
 
     plan, folder = wanted.plan, made_folder(out, "--out")
     name = f"{wanted.name}-{plan.scale.name}" + (f"-{plan.steps}-steps" if plan.steps != plan.scale.steps else "")
+    name += "-part" if is_part else ""  # it takes no whole table's place
     text = markdown(wanted, results, problems)
     folder.write_text(f"{name}.md", text)
     folder.write_text(f"{name}.tex", latex(wanted, results, problems))

@@ -145,6 +145,11 @@ def named_values(text: str, source: str = "config") -> dict[str, Any]:
     return values
 
 
+def is_retired(name: str, value: Any) -> bool:
+    """Whether that was a setting once, and a run with this value did as runs do without it."""
+    return name in RETIRED and RETIRED[name][0] == value
+
+
 def preset_names() -> list[str]:
     """Names that `--preset` takes."""
     folder = resources.files("dpssl") / "presets"

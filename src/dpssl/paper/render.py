@@ -53,11 +53,26 @@ def notes(table: Table, results: dict[str, Result], problems: Iterable[str] = ()
         minutes = [result.minutes for result in done if result.minutes is not None]
         taken = f", {min(minutes):.1f} to {max(minutes):.1f} minutes each" if minutes else ""
         devices = " and ".join(sorted({str(result.device) for result in done}))
-        lines.append(f"{len(done)} of {len(table.cells)} cells were run{taken}, on {devices}.")
+        lines.append(f"{len(done)} of {len(table.cells)} cells were run{taken}, on {devices}, by {_makers(done)}.")
     else:
         lines.append(f"None of {len(table.cells)} cells was run.")
     lines += [f"Failed: {name} ({result.error})." for name, result in results.items() if result.error is not None]
     return [*lines, *(f"Note: {problem}." for problem in problems)]
+
+
+def _makers(done: Iterable[Result]) -> str:
+    """By which versions the runs were made, and at how many commits."""
+    commits = dict[str, set[str]]()
+    for result in done:
+        commits.setdefault(result.dpssl, set()).add(result.commit or "")
+    return " and ".join(f"dpssl {version} at {_commits(found)}" for version, found in sorted(commits.items()))
+
+
+def _commits(found: set[str]) -> str:
+    if len(found) > 1:
+        return f"{len(found)} commits, which the files name"
+    (commit,) = found
+    return f"commit {commit[:8]}" if commit else "an unknown commit"
 
 
 def markdown(table: Table, results: dict[str, Result], problems: Iterable[str] = ()) -> str:

@@ -1,6 +1,6 @@
 """Results: one JSON file a cell, written whole, and read with suspicion.
 
-A file that is damaged, of another format, or of a run with other settings than the cell has now is named and not
+A file that is damaged, of another format, or of a run with other settings than the cell has now, is named and not
 counted. Nothing here trains.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpssl import __version__
-from dpssl.config import DP_SSL, Config, settings_that_matter
+from dpssl.config import DP_SSL, Config, is_retired, settings_that_matter
 from dpssl.errors import RunFolderError
 from dpssl.paper.cells import Cell
 from dpssl.paper.entries import COUNT, ERROR, Entry
@@ -47,6 +47,7 @@ class Result:
     error: str | None
     device: str | None
     minutes: float | None
+    dpssl: str
     commit: str | None
 
     def has(self, cell: Cell) -> bool:
@@ -137,26 +138,41 @@ def _read(folder: RunFolder, cell: Cell) -> Result:
         raise _NotCounted(f"holds the cell {other.name}")
     if changed := _changed_setting(cell, document["config"]):
         raise _NotCounted(changed)
+    if document["uses_truth"] != cell.uses_truth:
+        raise _NotCounted(f"is damaged, it says that it {'uses' if document['uses_truth'] else 'does not use'} truth")
     figures, error = document["figures"], document["error"]
     if document["status"] != (DONE if error is None else FAILED):
         raise _NotCounted(f"is damaged, its status is {document['status']!r} with the error {error!r}")
     if impossible := _impossible_figure(figures):
         raise _NotCounted(f"is damaged, its {impossible}")
-    return Result(figures if error is None else {}, error, document["device"], document["minutes"], document["commit"])
+    return Result(
+        figures if error is None else {},
+        error,
+        document["device"],
+        document["minutes"],
+        document["dpssl"],
+        document["commit"],
+    )
 
 
 def _changed_setting(cell: Cell, noted: dict[str, Any]) -> str:
     """The first setting in which the run differs from the cell as it is now. One newer than the run had its default."""
     defaults = settings_that_matter(Config())
+    for name, value in noted.items():
+        if name not in defaults and not is_retired(name, value):
+            return f"was made with {name} = {value!r}, which this version of dpssl does not have"
     for name, value in cell.settings_in_use().items():
         before = noted.get(name, defaults[name])
         if before != value:
             return f"was made with {name} = {before!r}, which is {value!r} now"
+    of_method = noted.get("method_settings", [])
+    if not isinstance(of_method, list) or not all(isinstance(text, str) for text in of_method):
+        return f"is damaged, its method_settings are {of_method!r}"
     if cell.method == DP_SSL:
         return ""
     from dpssl.baselines.registry import changed_setting  # it imports torch
 
-    return changed_setting(cell.method, noted.get("method_settings", ()), cell.method_settings)
+    return changed_setting(cell.method, of_method, cell.method_settings)
 
 
 def _impossible_figure(figures: Any, name: str = "figures") -> str:

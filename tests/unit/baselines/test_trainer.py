@@ -19,7 +19,8 @@ from dpssl.training.watch import StopRequested, Watch
 
 Digits = tuple[ImageBank, Tensor]
 MakeConfig = Callable[..., Config]
-STATEFUL = ["flexmatch", "freematch", "mean-teacher", "remixmatch", "fixmatch-cta", "usadtm"]
+FIELDS = {"loss", "labeled_loss", "unlabeled_loss", "pseudo_label_rate"}  # that every method logs
+EVERY_METHOD = [(method, ()) for method in SYSTEMS] + [("uda", ("annealing=log",))]
 
 
 def state(trained: Trained) -> dict[str, Tensor]:
@@ -50,20 +51,26 @@ def test_trains_on_digits(digits: Digits, tiny_config: MakeConfig, method: str) 
     trained = train_baseline(bank, given, 3, tiny_config(method), watch)
     assert [step for step, _ in watch.lines] == [2, 4, 6]
     for _, metrics in watch.lines:
-        assert metrics.keys() >= {"loss", "labeled_loss"}
+        assert metrics.keys() >= FIELDS
         assert all(map(torch.isfinite, map(torch.tensor, metrics.values())))
+    learns_from_all = {"pi-model": 1, "mean-teacher": 1, "mixmatch": 1, "remixmatch": 1, "supervised": 0}
+    if method in learns_from_all:
+        assert metrics["pseudo_label_rate"] == learns_from_all[method]
     logits = trained.network(bank.network_input(bank.images))
     assert logits.shape == (90, 3)
     trusted = trained.system.trusts(torch.softmax(logits, -1))
     assert trusted is None or trusted.shape == (90,)
 
 
-@pytest.mark.parametrize("method", STATEFUL)
-def test_stopped_and_resumed_is_unbroken(digits: Digits, tiny_config: MakeConfig, tmp_path: Path, method: str) -> None:
-    unbroken = state(train_baseline(*digits, 3, tiny_config(method), Watch(progress=False)))
+@pytest.mark.parametrize(("method", "given"), EVERY_METHOD)
+def test_stopped_and_resumed_is_unbroken(
+    digits: Digits, tiny_config: MakeConfig, tmp_path: Path, method: str, given: tuple[str, ...]
+) -> None:
+    config = tiny_config(method, *given)
+    unbroken = state(train_baseline(*digits, 3, config, Watch(progress=False)))
     with pytest.raises(StopRequested):
-        train_baseline(*digits, 3, tiny_config(method), LogWatch(tmp_path, n_windows=2))
-    resumed = state(train_baseline(*digits, 3, tiny_config(method), LogWatch(tmp_path)))
+        train_baseline(*digits, 3, config, LogWatch(tmp_path, n_windows=2))
+    resumed = state(train_baseline(*digits, 3, config, LogWatch(tmp_path)))
     for name, tensor in unbroken.items():
         assert torch.equal(tensor, resumed[name]), name
 

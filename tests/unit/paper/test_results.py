@@ -41,6 +41,7 @@ def test_a_failure_is_read_back_and_gives_no_number(small_table: Table, write_do
         ({"figures": {"test_accuracy": 7}}, "is damaged, its test_accuracy is 7, no share between 0 and 1"),
         ({"figures": {"test_accuracy": "high"}}, "is damaged, its test_accuracy is 'high', no share between 0 and 1"),
         ({"figures": {"per_class": [{"f1": -0.1}]}}, "is damaged, its f1 is -0.1, no share between 0 and 1"),
+        ({"uses_truth": True}, "is damaged, it says that it uses truth"),
     ],
 )
 def test_a_file_of_another_version_or_damaged_is_named_and_not_counted(
@@ -50,6 +51,32 @@ def test_a_file_of_another_version_or_damaged_is_named_and_not_counted(
     found, problems = read_results(folder, cells)
     assert found == {}
     assert problems == [f"{folder.path(cells[0].name + '.json')}: {message}; not counted"]
+
+
+@pytest.mark.parametrize(
+    ("noted", "message"),
+    [
+        ({"a_new_switch": True}, "was made with a_new_switch = True, which this version of dpssl does not have"),
+        ({"abstain_claim": 0.5}, "was made with abstain_claim = 0.5, which this version of dpssl does not have"),
+        ({"method_settings": 5}, "is damaged, its method_settings are 5"),
+        ({"method_settings": [5]}, "is damaged, its method_settings are [5]"),
+        ({"method_settings": ["ramp=0.015625"]}, "was made with ramp = 0.015625, which fixmatch does not have now"),
+    ],
+)
+def test_a_run_with_a_setting_that_is_not_there_now_is_named_and_not_counted(
+    cells: list[Cell], write_done: Callable[..., Any], noted: dict[str, Any], message: str
+) -> None:
+    """One that was renamed may have had another value than the new one's default, as MixMatch's ramp had."""
+    folder = write_done(cells[0], None, {"config": cells[0].settings_in_use() | noted})
+    found, problems = read_results(folder, cells)
+    assert found == {}
+    assert problems == [f"{folder.path(cells[0].name + '.json')}: {message}; not counted"]
+
+
+def test_a_setting_that_is_gone_and_was_off_changes_nothing(cells: list[Cell], write_done: Callable[..., Any]) -> None:
+    folder = write_done(cells[0], None, {"config": cells[0].settings_in_use() | {"abstain_claim": 0.0}})
+    found, problems = read_results(folder, cells)
+    assert (list(found), problems) == ([cells[0].name], [])
 
 
 def test_a_figure_that_is_no_number_is_named(cells: list[Cell], write_done: Callable[..., Any]) -> None:

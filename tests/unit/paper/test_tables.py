@@ -136,3 +136,6 @@ def test_an_unknown_table_or_scale_is_refused_with_the_valid_ones() -> None:
         table("table1", "big")
     with pytest.raises(InputError, match="table2 is STL-10, which has no stand-in"):
         table("table2", "small")
+    for seed in (0, 11):
+        with pytest.raises(InputError, match=f"--seeds {seed}: STL-10 has folds 1 to 10"):
+            table("table2", seeds=[1, seed])
