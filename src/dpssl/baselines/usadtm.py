@@ -12,7 +12,9 @@ Semantic aggregation: T is the triplet mutual-information loss, minus the mean o
 and with w = 0 it is USADTM without its representation learning. From the paper and its code: .85, λ_u = 1, w = .1, ten
 stored views per label, and starts at 2, 20 and 20 of 1,024 epochs for matching, T and joining. Filled in: all views in
 one forward pass (the code matches in a pass of its own before it); the number that joins is constant (the code raises
-it to the same 4 a class over 30 epochs); an epoch is a 1,024th of training, however long that is.
+it to the same 4 a class over 30 epochs); templates keep as many views as before when images join (the code keeps ten of
+these too); joining starts at 20 on every set (the code: at 50 on CIFAR-100); an epoch is a 1,024th of training, however
+long that is.
 """
 
 from collections.abc import Callable
