@@ -5,6 +5,7 @@
     python benchmarks/harness.py gap-40 --backbone-weights warm.safetensors --seeds 12   # from FixMatch to step 1
     python benchmarks/harness.py svhn-16 --data svhn16.npz --device cpu --seeds 1 2      # small enough for a CPU
     python benchmarks/harness.py svhn-250 --data svhn --seeds 2     # what should a class's threshold follow?
+    python benchmarks/harness.py svhn-16-teacher --data svhn16.npz --device cpu     # what holds Mean Teacher back?
     python benchmarks/harness.py svhn-16-40 --data svhn16.npz --device cpu --backbone-weights start.safetensors
     python benchmarks/harness.py my_runs.json --data cifar10.npz   # [["name", "dp-ssl", {"steps": 5000}], ...]
 
@@ -156,6 +157,16 @@ PLANS: dict[str, list[Job]] = {
         ("FreeMatch within .9 and .95", "freematch", {**HALVED, "method_settings": LIMITS}),
         ("Mean Teacher", "mean-teacher", HALVED),
         ("Supervised", "supervised", HALVED),
+    ],
+    # Why is Mean Teacher behind the labels alone in short runs: its teacher, its weight, or the time it gets?
+    "svhn-16-teacher": [
+        ("Mean Teacher", "mean-teacher", HALVED),
+        ("Mean Teacher, its teacher an average over fewer steps", "mean-teacher", {**HALVED, "ema_decay": 0.98}),
+        ("Mean Teacher, the student as teacher", "mean-teacher", {**HALVED, "ema_decay": 0.0}),
+        ("Mean Teacher, a tenth of the weight", "mean-teacher", {**HALVED, "method_settings": ["unlabeled_weight=5"]}),
+        ("Mean Teacher, three times the steps", "mean-teacher", {**HALVED, "steps": 24000, "window": 3000}),
+        ("Supervised, three times the steps", "supervised", {**HALVED, "steps": 24000, "window": 3000}),
+        ("Π-Model", "pi-model", HALVED),
     ],
     # The same on the paper's network at full size, on a GPU: here they cost five points.
     "svhn-250": [

@@ -5,6 +5,7 @@ one captured CUDA graph: shapes never depend on data, nothing waits for the devi
 generator, and what a system remembers between steps is a buffer changed in place, so a checkpoint has it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, cast
@@ -153,7 +154,7 @@ class Learner:
         return cast(Tensor, self.network.head(features))
 
 
-class System(nn.Module):
+class System(nn.Module, ABC):
     """Base of every baseline. What it learns beside the classifier is its parameters, what it counts its buffers."""
 
     Settings: ClassVar[type[MethodSettings]] = MethodSettings
@@ -163,9 +164,9 @@ class System(nn.Module):
         super().__init__()
         self.task = task
 
+    @abstractmethod
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         """The objective of one batch, and what to log."""
-        raise NotImplementedError
 
     def trusts(self, probabilities: Tensor) -> Tensor | None:
         """Which rows of (n, C) the system would take as pseudo-labels now, (n,); None where it has none."""
