@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ class Stage:
     @property
     def ran(self) -> list[str]:
         return self.journal.read_text().split() if self.journal.exists() else []
+
+
+@contextmanager
+def handler_of(number: int, handler: Any) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.fixture
@@ -172,16 +182,14 @@ def test_a_closed_terminal_stops_them_unless_that_is_ignored(stage: Stage, cells
         return thread
 
     stage.behaviour = {1: "wait"}
-    thread = hang_up_at_the_next()
-    assert stage.run(cells[:2]).received == [signal.SIGHUP]
-    thread.join()
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    try:
+    with handler_of(signal.SIGHUP, signal.SIG_DFL):  # tests that nohup or a service has started begin without one
+        thread = hang_up_at_the_next()
+        assert stage.run(cells[:2]).received == [signal.SIGHUP]
+        thread.join()
+    with handler_of(signal.SIGHUP, signal.SIG_IGN):  # as nohup does
         thread = hang_up_at_the_next()
         assert len(stage.run(cells[1:]).results) == 2
         thread.join()
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_an_error_of_the_runner_leaves_no_worker_behind(stage: Stage, cells: list[Cell]) -> None:
