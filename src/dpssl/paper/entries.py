@@ -23,6 +23,7 @@ class Entry:
     paper: str = ""
     statistic: str = "mean"  # and standard deviation; or "range": least, median and greatest
     x: float | None = None  # its place on a line, in a figure
+    borrowed: bool = False  # the cells are another column's, whose number holds for this one too
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,15 @@ class Table:
     emphasis: str = ""  # the row that stands out among lines
 
     def of(self, cells: Sequence[Cell]) -> Self:
-        """The entries that some of these cells belong to, with these cells alone."""
+        """The entries that some of these cells belong to, with these cells alone; no column that only borrows."""
         kept = {cell.name for cell in cells}
         narrowed = (
             dataclasses.replace(entry, cells=tuple(cell for cell in entry.cells if cell.name in kept))
             for entry in self.entries
         )
-        return dataclasses.replace(self, entries=tuple(entry for entry in narrowed if entry.cells))
+        found = [entry for entry in narrowed if entry.cells]
+        columns = {entry.column for entry in found if not entry.borrowed}
+        return dataclasses.replace(self, entries=tuple(entry for entry in found if entry.column in columns))
 
     @property
     def rows(self) -> list[str]:

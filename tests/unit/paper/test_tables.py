@@ -52,6 +52,15 @@ def test_exp4_and_exp5_read_the_votes_of_exp3() -> None:
     assert not rows["Exp2"].cells[0].config().labeling.feature_transform
 
 
+def test_a_part_has_no_column_in_which_the_ceiling_of_another_stands_alone() -> None:
+    whole = table("table1", seeds=[1])
+    part = whole.of([cell for cell in whole.cells if cell.data == "svhn" and cell.n_labels == 40])
+    assert part.columns == ["SVHN, 40 labels"]
+    assert "Fully supervised" in part.rows
+    assert whole.of(whole.cells).columns == whole.columns
+    assert sum(entry.row == "Fully supervised" for entry in whole.entries) == len(whole.columns)
+
+
 def test_steps_and_seeds_are_as_asked() -> None:
     cells = table("barely", "small", 12, [4, 5, 4]).cells
     assert {cell.steps for cell in cells} == {12}
