@@ -151,8 +151,8 @@ def test_render_and_list_keep_to_the_cells_that_are_chosen(warm_cli: Any, tmp_pa
     assert drawn.returncode == 0, drawn.stderr
     rows = [line for line in drawn.stdout.splitlines() if line.startswith("| ")]
     assert rows == ["|  | digits, 40 labels |", "| --- | ---: |", "| UDA |  |", "| FixMatch (RA) |  |"]
-    assert (tmp_path / "results" / "tables" / "table1-small-4-steps-part.png").is_file(), (
-        "not that of all cells or another budget"
+    assert (tmp_path / "results" / "tables" / "table1-small-4-steps-seeds-1-part.png").is_file(), (
+        "not that of all cells, another budget or other seeds"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -339,6 +340,33 @@ def test_sigterm_stops_with_a_checkpoint(
     assert resumed.returncode == 0, resumed.stderr
     lines = list(map(json.loads, log.read_text().splitlines()))
     assert [line["step"] for line in lines if line["stage"] == stage] == [*steps, steps[-1] + 2]
+
+
+def test_a_closed_terminal_leaves_a_checkpoint(tiny: list[str], tmp_path: Path, wait_until: Any) -> None:
+    """On a terminal of its own, with the progress bar that is drawn there, which is then closed."""
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
+    folder, (ours, theirs) = tmp_path / "run", os.openpty()
+    log = folder / "metrics.jsonl"
+
+    def on_that_terminal() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may have been started by nohup
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    words = [sys.executable, "-m", "dpssl", "run", *tiny, "--steps", "1000000", "--out", str(folder)]
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    command = subprocess.Popen(words, **streams, start_new_session=True, preexec_fn=on_that_terminal)
+    os.close(theirs)
+
+    def has_begun() -> bool:
+        if select.select([ours], [], [], 0)[0]:
+            os.read(ours, 4096)  # what is drawn, lest the run waits for somebody to see it
+        return log.exists() and '"stage": "lfs"' in log.read_text()
+
+    wait_until(has_begun, command)
+    os.close(ours)
+    assert command.wait(60) == 128 + signal.SIGHUP
+    steps = [line["step"] for line in map(json.loads, log.read_text().splitlines()) if line["stage"] == "lfs"]
+    assert [path.name for path in (folder / "checkpoint").glob("lfs-*")] == [f"lfs-{steps[-1]:08d}"]
 
 
 def test_sigterm_during_step_2_stops_before_step_3(

@@ -91,8 +91,8 @@ def with_all_fields(metrics: Mapping[str, Tensor], loss: Tensor) -> dict[str, Te
     One without a threshold learns from every unlabelled image, one without an unlabelled term from none.
     """
     none = torch.zeros_like(loss)
-    share = none + float("unlabeled_loss" in metrics)
-    return {"unlabeled_loss": none, "pseudo_label_rate": share, **metrics}
+    fields = {"unlabeled_loss": none, "pseudo_label_rate": none + float("unlabeled_loss" in metrics)}
+    return {**metrics, **{name: value for name, value in fields.items() if name not in metrics}}
 
 
 def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImages) -> tuple[Classifier, System]:

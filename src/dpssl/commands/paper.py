@@ -81,6 +81,7 @@ def _render(wanted: "Table", results: "dict[str, Result]", problems: list[str], 
 
     plan, folder = wanted.plan, made_folder(out, "--out")
     name = f"{wanted.name}-{plan.scale.name}" + (f"-{plan.steps}-steps" if plan.steps != plan.scale.steps else "")
+    name += f"-seeds-{'-'.join(map(str, plan.seeds))}" if plan.seeds != plan.scale.seeds else ""
     name += "-part" if is_part else ""  # it takes no whole table's place
     text = markdown(wanted, results, problems)
     folder.write_text(f"{name}.md", text)

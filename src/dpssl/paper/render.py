@@ -50,8 +50,8 @@ def notes(table: Table, results: dict[str, Result], problems: Iterable[str] = ()
     legend = f"{LEGEND} [the paper's number]." if any(entry.paper for entry in table.entries) else f"{LEGEND}."
     lines = [legend, table.budget, table.plan.scale.note, *table.notes]
     if done:
-        minutes = [result.minutes for result in done if result.minutes is not None]
-        taken = f", {min(minutes):.1f} to {max(minutes):.1f} minutes each" if minutes else ""
+        minutes = sorted({f"{result.minutes:.1f}" for result in done if result.minutes is not None}, key=float)
+        taken = f", {' to '.join(dict.fromkeys((minutes[0], minutes[-1])))} minutes each" if minutes else ""
         devices = " and ".join(sorted({str(result.device) for result in done}))
         lines.append(f"{len(done)} of {len(table.cells)} cells were run{taken}, on {devices}, by {_makers(done)}.")
     else:
@@ -72,7 +72,9 @@ def _commits(found: set[str]) -> str:
     if len(found) > 1:
         return f"{len(found)} commits, which the files name"
     (commit,) = found
-    return f"commit {commit[:8]}" if commit else "an unknown commit"
+    if not commit:
+        return "an unknown commit"
+    return f"commit {commit[:8]}" + (" with changes" if commit.endswith("+") else "")
 
 
 def markdown(table: Table, results: dict[str, Result], problems: Iterable[str] = ()) -> str:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -25,9 +25,9 @@ from dpssl.paper.cells import Cell, folder_name
 from dpssl.paper.results import Result, made_folder, read_results, write_result
 from dpssl.paper.worker import STOPPED, Task
 from dpssl.run_folder import RunFolder
+from dpssl.stop_signals import HANG_UP, heeded
 
 POLL_SECONDS = 0.2
-STOPS = ("SIGTERM", "SIGINT", "SIGHUP")  # the last where a terminal is closed; not on every system
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def run_cells(cells: Sequence[Cell], place: Place, say: Callable[[str], None]) -
         outcome.results, _ = read_results(folder, cells)
     finally:
         if lock is not None:
-            lock.close()
+            with suppress(OSError):  # what could not be noted in it
+                lock.close()
     return outcome
 
 
@@ -166,28 +167,19 @@ class _Runner:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C, SIGTERM and a closed terminal ask every worker to stop, with a checkpoint.
-
-        What is ignored already, as a closed terminal is under nohup, stays so.
-        """
+        """Ctrl-C, SIGTERM and a closed terminal ask every worker to stop, with a checkpoint."""
 
         def stop(number: int, _: object) -> None:
             self.outcome.received.append(number)
             for worker in self.active:
                 self._ask_to_stop(worker)
 
-        numbers = [getattr(signal, name) for name in STOPS if hasattr(signal, name)]
-        heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, stop) for number in heeded}
-        try:
+        with heeded(stop):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _ask_to_stop(self, worker: _Worker) -> None:
-        """After a second signal without waiting for its checkpoint."""
-        if len(self.outcome.received) > 1:
+        """After a second signal without waiting for its checkpoint; but a terminal that is closed may signal twice."""
+        if sum(number != HANG_UP for number in self.outcome.received) > 1:
             worker.process.kill()
         else:
             worker.process.terminate()
@@ -204,9 +196,10 @@ class _Runner:
                 worker.process.wait()
 
     def _note_holders(self) -> None:
-        """Who keeps the results folder locked, should this process be killed."""
+        """Who keeps the results folder locked, should this process be killed. A full disk is no reason to end."""
         if self.lock is not None:
-            note_holders(self.lock, [os.getpid(), *(worker.process.pid for worker in self.active)])
+            with suppress(OSError):
+                note_holders(self.lock, [os.getpid(), *(worker.process.pid for worker in self.active)])
 
 
 def worker_command(task: Task) -> list[str]:

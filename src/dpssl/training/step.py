@@ -58,6 +58,7 @@ class TrainStep:
     ) -> None:
         self.compute, self.state, self.prepare = compute, state, prepare
         self._names: list[str] = []
+        self._taken_up: dict[str, float] = {}
         self._sums: Tensor | None = None
         self._n_summed = 0
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -87,17 +88,19 @@ class TrainStep:
 
     def unread(self) -> dict[str, Any]:
         """What was summed since then, for a checkpoint."""
-        sums = [] if self._sums is None else self._sums.tolist()
-        return {"n": self._n_summed, "sums": dict(zip(self._names, sums, strict=True))}
+        sums = self._taken_up if self._sums is None else dict(zip(self._names, self._sums.tolist(), strict=True))
+        return {"n": self._n_summed, "sums": sums}
 
     def take_up(self, unread: Mapping[str, Any]) -> None:
-        """Go on with what `unread` gave."""
-        self._n_summed, self._names = unread["n"], list(unread["sums"])
-        sums = torch.tensor(list(unread["sums"].values()), device=self.state.optimizer.weights.device)
-        if self._sums is None:
-            self._sums = sums
-        else:  # where a captured step adds to it
-            self._sums.copy_(sums)
+        """Go on with what `unread` gave, from the first step on or where a captured one adds to it."""
+        self._n_summed, self._taken_up = unread["n"], dict(unread["sums"])
+        if self._sums is not None:
+            self._sums.copy_(self._first_sums())
+
+    def _first_sums(self) -> Tensor:
+        """What was taken up, by name: another version of the program may have logged other fields."""
+        first = [self._taken_up.get(name, 0.0) for name in self._names]
+        return torch.tensor(first, device=self.state.optimizer.weights.device)
 
     def capture(self) -> None:
         """Record the step as a CUDA graph. The warm-up steps it needs are undone, random state included."""
@@ -132,5 +135,6 @@ class TrainStep:
     def _add_metrics(self, metrics: Mapping[str, Tensor]) -> None:
         values = torch.stack([value.detach().float() for value in metrics.values()])
         if self._sums is None:
-            self._names, self._sums = list(metrics), torch.zeros_like(values)
+            self._names = list(metrics)
+            self._sums = self._first_sums()
         self._sums.add_(values)

@@ -38,7 +38,7 @@ def test_markdown(small_table: Table, results: dict[str, Any]) -> None:
         "- A small stand-in: scikit-learn's digits (8x8 pixels) and a Wide ResNet-10-1; the paper has no such "
         "numbers.\n"
         "- A note.\n"
-        "- 2 of 6 cells were run, 0.5 to 0.5 minutes each, on cpu, 1 thread, by dpssl 0.1.0 at commit abc.\n"
+        "- 2 of 6 cells were run, 0.5 minutes each, on cpu, 1 thread, by dpssl 0.1.0 at commit abc.\n"
         "- Failed: digits-40\\_uda\\_8-steps\\_seed-1 (a &lt;b> & c\\_d).\n"
         "- Note: x.json: is damaged; not counted.\n"
     )
@@ -47,6 +47,8 @@ def test_markdown(small_table: Table, results: dict[str, Any]) -> None:
 def test_runs_of_several_commits_are_counted(small_table: Table, results: dict[str, Any]) -> None:
     mixed = {name: dataclasses.replace(result, commit=name) for name, result in results.items()}
     assert "on cpu, 1 thread, by dpssl 0.1.0 at 2 commits, which the files name." in markdown(small_table, mixed)
+    changed = {name: dataclasses.replace(result, commit="0123456789+") for name, result in results.items()}
+    assert "by dpssl 0.1.0 at commit 01234567 with changes." in markdown(small_table, changed)
     unknown = {name: dataclasses.replace(result, commit=None) for name, result in results.items()}
     assert "by dpssl 0.1.0 at an unknown commit." in markdown(small_table, unknown)
 

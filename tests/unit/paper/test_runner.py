@@ -22,13 +22,26 @@ from dpssl.paper.worker import Task
 from dpssl.run_folder import RunFolder
 
 # A worker that notes that it ran, then does as it is told: writes a result, fails, dies, stays after its result, waits,
-# or says it was cut off.
+# takes its time or for ever to stop, or says it was cut off.
 WORKER = """
-import os, shutil, signal, sys
+import os, shutil, signal, sys, time
 behaviour, source, target, journal = sys.argv[1:]
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-with open(journal, "a") as file:
-    print(os.path.basename(target), file=file)
+
+def note(word):
+    with open(journal, "a") as file:
+        print(word, file=file)
+
+def stop(*_):
+    note("asked")
+    if behaviour == "stuck":
+        time.sleep(3600)
+    if behaviour == "slow":
+        time.sleep(0.5)
+    note("saved")
+    sys.exit(75)
+
+signal.signal(signal.SIGTERM, stop)
+note(os.path.basename(source))
 if behaviour == "done":
     shutil.copy(source, target)
 elif behaviour == "fail":
@@ -39,7 +52,7 @@ elif behaviour == "linger":
     shutil.copy(source, target)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pause()
-elif behaviour == "wait":
+elif behaviour in ("wait", "slow", "stuck"):
     while True:
         signal.pause()
 else:
@@ -72,6 +85,11 @@ class Stage:
 
     @property
     def ran(self) -> list[str]:
+        """The results that workers were asked for."""
+        return [word for word in self.noted if word.endswith(".json")]
+
+    @property
+    def noted(self) -> list[str]:
         return self.journal.read_text().split() if self.journal.exists() else []
 
 
@@ -190,6 +208,40 @@ def test_a_closed_terminal_stops_them_unless_that_is_ignored(stage: Stage, cells
         thread = hang_up_at_the_next()
         assert len(stage.run(cells[1:]).results) == 2
         thread.join()
+
+
+@pytest.mark.parametrize(("behaviour", "number"), [("slow", signal.SIGHUP), ("stuck", signal.SIGTERM)])
+def test_a_second_signal_does_not_wait_unless_a_terminal_hangs_up_twice(
+    stage: Stage, cells: list[Cell], behaviour: str, number: int
+) -> None:
+    stage.behaviour = {1: behaviour}
+
+    def signal_twice() -> None:
+        for word in (f"{cells[0].name}.json", "asked"):
+            while word not in stage.noted:
+                time.sleep(0.01)
+            os.kill(os.getpid(), number)
+
+    with handler_of(signal.SIGHUP, signal.SIG_DFL):
+        thread = threading.Thread(target=signal_twice, daemon=True)
+        thread.start()
+        outcome = stage.run(cells[:1])
+        thread.join()
+    assert (outcome.received, outcome.left) == ([number, number], [cells[0].name])
+    assert ("saved" in stage.noted) == (behaviour == "slow")
+
+
+def test_who_runs_cannot_be_noted_on_a_full_disk_and_the_cells_go_on(
+    stage: Stage, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runner, "note_holders", no_space)
+    stage.behaviour = {1: "fail"}
+    outcome = stage.run(cells)
+    assert outcome.failed == [cells[0].name]
+    assert len(outcome.results) == 3
 
 
 def test_an_error_of_the_runner_leaves_no_worker_behind(stage: Stage, cells: list[Cell]) -> None:

@@ -80,6 +80,25 @@ def test_metrics_are_means_since_the_last_reading() -> None:
     assert step.read_metrics() == pytest.approx({"loss": 10.0, "square": 100.0})
 
 
+def test_sums_of_a_checkpoint_are_taken_up_by_name() -> None:
+    """Those of another version may stand in another order, lack a field, and have one that is gone."""
+    network = nn.Linear(1, 1)
+    state = TrainState(FlatSGD(network, 0.9, 0.0, 0.9), {"network": network}, torch.Generator())
+
+    def compute() -> tuple[Tensor, dict[str, Tensor]]:
+        return 0 * network.weight.sum() + 2, {"first": torch.tensor(4.0), "second": torch.tensor(6.0)}
+
+    step = TrainStep(compute, state)
+    unread = {"n": 3, "sums": {"loss": 6.0, "gone": 1.0, "first": 12.0}}
+    step.take_up(unread)
+    assert step.unread() == unread  # nothing was run since
+    step.run(0.1)
+    assert step.unread() == {"n": 4, "sums": {"loss": 8.0, "first": 16.0, "second": 6.0}}
+    assert step.read_metrics() == pytest.approx({"loss": 2.0, "first": 4.0, "second": 1.5})
+    step.take_up({"n": 1, "sums": {"second": 5.0, "first": 3.0, "loss": 1.0}})
+    assert step.read_metrics() == {"loss": 1.0, "first": 3.0, "second": 5.0}
+
+
 def test_parameters_outside_the_loss_are_left_alone() -> None:
     network = nn.ModuleDict({"used": nn.Linear(2, 1), "idle": nn.Linear(2, 1)})
     before = network["idle"].weight.clone()
