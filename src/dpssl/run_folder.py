@@ -100,7 +100,8 @@ class RunFolder:
             note_holders(file, [os.getpid()])
             return file
         except BlockingIOError:
-            held_by = f"another dpssl (pid {', '.join(living_holders(self.read_text(name)))})"
+            holders = ", ".join(living_holders(self.read_text(name)))
+            held_by = f"another dpssl (pid {holders})" if holders else "another dpssl, perhaps on another machine,"
             raise RunFolderError(f"{held_by} is {work} {self.folder}; wait for it or stop it") from None
         except OSError as error:
             raise RunFolderError(f"{self.path(name)}: cannot be locked ({error}); check the permissions") from error
