@@ -119,6 +119,11 @@ def test_a_runner_that_is_killed_keeps_others_out_until_its_worker_ends_and_lose
     listed = warm_cli("paper", "table1", *FEW_STEPS, "--cells", "method=fixmatch,uda", "--list", cwd=tmp_path).stdout
     assert "digits-40_fixmatch_4-steps_seed-1: done\n" in listed
     assert "digits-40_uda_4-steps_seed-1: to run\n" in listed
+    (result,) = (tmp_path / "results" / "cells").glob("*.json")
+    result.unlink()
+    listed = warm_cli("paper", "table1", *FEW_STEPS, "--cells", "method=fixmatch", "--list", cwd=tmp_path)
+    assert "digits-40_fixmatch_4-steps_seed-1: begun\n" in listed.stdout, "its run folder is there"
+    assert "0 of 2 cells are done" in listed.stderr
 
 
 def test_a_folder_that_a_kill_left_half_made_is_made_again(warm_cli: Any, tmp_path: Path) -> None:
@@ -151,16 +156,16 @@ def test_render_and_list_keep_to_the_cells_that_are_chosen(warm_cli: Any, tmp_pa
     assert drawn.returncode == 0, drawn.stderr
     rows = [line for line in drawn.stdout.splitlines() if line.startswith("| ")]
     assert rows == ["|  | digits, 40 labels |", "| --- | ---: |", "| UDA |  |", "| FixMatch (RA) |  |"]
-    assert (tmp_path / "results" / "tables" / "table1-small-4-steps-seeds-1-part.png").is_file(), (
-        "not that of all cells, another budget or other seeds"
-    )
+    assert (
+        tmp_path / "results" / "tables" / "table1-small-4-steps-seeds-1-part-labels-40-method-fixmatch,uda.png"
+    ).is_file(), "not that of all cells, of another part, another budget or other seeds"
 
 
 def test_render_names_the_budgets_of_which_there_are_results(warm_cli: Any, repo_root: Path, tmp_path: Path) -> None:
     results = ("--results", repo_root / "results" / "cells")
     drawn = warm_cli("paper", "table1", "--scale", "small", "--steps", "9", *results, "--render", cwd=tmp_path)
     assert "None of 81 cells was run." in drawn.stdout
-    assert f"note: {results[1]} has files of 81 of these cells with --steps 1200" in drawn.stderr
+    assert f"note: {results[1]} has files of 81 runs like these with --steps 1200" in drawn.stderr
 
 
 def test_a_run_that_another_default_of_its_method_began_is_not_gone_on_with(warm_cli: Any, tmp_path: Path) -> None:
@@ -186,7 +191,11 @@ def test_a_run_that_another_default_of_its_method_began_is_not_gone_on_with(warm
         (("table1", "--steps", "3"), "--steps 3: must be at least 4"),
         (("table1", "--max-minutes", "-1"), "--max-minutes -1: must be at least 0"),
         (("table1", "--max-minutes", "nan"), "--max-minutes nan: must be at least 0"),
-        (("table1", "--jobs", "0"), "--jobs 0: must be at least 1"),
+        (("table1", "--jobs", "0"), "--jobs 0: must be between 1 and 1024"),
+        (("table1", "--jobs", "5000"), "--jobs 5000: must be between 1 and 1024"),
+        (("table1", "--threads", "-1"), "--threads -1: must be between 0 and 1024"),
+        (("table1", "--list", "--render"), "--list --render: choose one of them"),
+        (("table1", "--list", "--results", "elsewhere"), "--results elsewhere: no such folder"),
         (("table1", "--seeds", "-1"), "--seeds -1: must be at least 0"),
     ],
 )

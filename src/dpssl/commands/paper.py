@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,44 +18,57 @@ if TYPE_CHECKING:
     from dpssl.paper.results import Result
 
 EXIT_FAILED_CELLS = 1
+DONE = "done"
+RESULTS = "results/cells"
+MOST_AT_ONCE = 1024  # cells, or threads of a cell
+MOST_LETTERS = 100  # of the filters in a file's name
 
 
 def run_paper(chosen: dict[str, Any]) -> int:
     """Run the missing cells of a table and print it; with --render draw it instead, with --list name its cells."""
     from dpssl.paper.cells import select
-    from dpssl.paper.results import other_budgets, read_results
+    from dpssl.paper.results import folder_of_results, other_runs, read_results
     from dpssl.paper.tables import table
-    from dpssl.run_folder import RunFolder
 
     if chosen["steps"] is not None and chosen["steps"] < 4:
         raise InputError(f"--steps {chosen['steps']}: must be at least 4")
     if not chosen["max_minutes"] >= 0:  # nor NaN
         raise InputError(f"--max-minutes {chosen['max_minutes']:g}: must be at least 0")
     for name in ("jobs", "threads"):
-        if chosen[name] < (name == "jobs"):
-            raise InputError(f"--{name} {chosen[name]}: must be at least {int(name == 'jobs')}")
+        least = int(name == "jobs")
+        if not least <= chosen[name] <= MOST_AT_ONCE:
+            raise InputError(f"--{name} {chosen[name]}: must be between {least} and {MOST_AT_ONCE}")
+    if chosen["list"] and chosen["render"]:
+        raise InputError("--list --render: choose one of them")
     wanted = table(chosen["table"], chosen["scale"], chosen["steps"], chosen["seeds"])
     cells = select(wanted.cells, chosen["cells"])
     if not chosen["render"] and not chosen["list"]:
         return _run(wanted, cells, chosen)
-    folder = RunFolder(Path(chosen["results"]))
+    folder = folder_of_results(chosen["results"], may_be_missing=chosen["results"] == RESULTS)  # before the first run
     results, problems = read_results(folder, cells)
     if chosen["list"]:
         print("\n".join(f"note: {problem}" for problem in problems), file=sys.stderr, end="\n" if problems else "")
-        print("\n".join(f"{cell.name}: {_state(cell, results)}" for cell in cells))
+        states = [_state(cell, results, Path(chosen["runs"])) for cell in cells]
+        print("\n".join(f"{cell.name}: {state}" for cell, state in zip(cells, states, strict=True)))
+        print(f"{states.count(DONE)} of {len(cells)} cells are done", file=sys.stderr)
         return 0
     part = wanted.of(cells)
-    _render(part, results, problems, chosen["out"], is_part=len(part.cells) < len(wanted.cells))
-    for steps, n in other_budgets(folder, cells).items():
-        print(f"note: {folder.folder} has files of {n} of these cells with --steps {steps}", file=sys.stderr)
+    is_part = len(part.cells) < len(wanted.cells)
+    _render(part, results, problems, chosen["out"], chosen["cells"] if is_part else [])
+    for flag, n in other_runs(folder, cells).items():
+        print(f"note: {folder.folder} has files of {n} runs like these with {flag}", file=sys.stderr)
     return 0
 
 
-def _state(cell: "Cell", results: "dict[str, Result]") -> str:
+def _state(cell: "Cell", results: "dict[str, Result]", runs: Path) -> str:
+    from dpssl.paper.cells import folder_name
+
     found = results.get(cell.name)
     if found is not None and found.error is not None:
         return f"failed ({found.error})"
-    return "done" if found is not None and found.has(cell) else "to run"
+    if found is not None and found.has(cell):
+        return DONE
+    return "begun" if (runs / folder_name(cell)).is_dir() else "to run"
 
 
 def _run(wanted: "Table", cells: "list[Cell]", chosen: dict[str, Any]) -> int:
@@ -61,12 +76,14 @@ def _run(wanted: "Table", cells: "list[Cell]", chosen: dict[str, Any]) -> int:
     from dpssl.paper.results import read_results
     from dpssl.paper.runner import Place, run_cells
     from dpssl.run_folder import RunFolder
+    from dpssl.training.precision import pick_device
 
+    pick_device(chosen["device"])  # once, not by every cell
     jobs = chosen["jobs"]
     threads = chosen["threads"] or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0)
     place = Place(chosen["results"], chosen["runs"], chosen["device"], threads, jobs, chosen["max_minutes"])
     outcome = run_cells(cells, place, lambda line: print(line, file=sys.stderr, flush=True))
-    print(markdown(wanted, *read_results(RunFolder(Path(chosen["results"])), wanted.cells)), end="")
+    print(markdown(wanted.of(cells), *read_results(RunFolder(Path(chosen["results"])), cells)), end="")
     if outcome.left:
         print(f"{len(outcome.left)} of {len(cells)} cells left; the same command goes on with them", file=sys.stderr)
     if outcome.received:
@@ -74,7 +91,9 @@ def _run(wanted: "Table", cells: "list[Cell]", chosen: dict[str, Any]) -> int:
     return EXIT_FAILED_CELLS if outcome.failed else 0
 
 
-def _render(wanted: "Table", results: "dict[str, Result]", problems: list[str], out: str, *, is_part: bool) -> None:
+def _render(
+    wanted: "Table", results: "dict[str, Result]", problems: list[str], out: str, filters: Sequence[str]
+) -> None:
     from dpssl.paper.plots import write_plots
     from dpssl.paper.render import latex, markdown
     from dpssl.paper.results import made_folder
@@ -82,7 +101,8 @@ def _render(wanted: "Table", results: "dict[str, Result]", problems: list[str], 
     plan, folder = wanted.plan, made_folder(out, "--out")
     name = f"{wanted.name}-{plan.scale.name}" + (f"-{plan.steps}-steps" if plan.steps != plan.scale.steps else "")
     name += f"-seeds-{'-'.join(map(str, plan.seeds))}" if plan.seeds != plan.scale.seeds else ""
-    name += "-part" if is_part else ""  # it takes no whole table's place
+    if filters:  # a part takes no whole table's place, nor another part's
+        name += "-part-" + re.sub(r"[^\w.,-]+", "-", "-".join(filters))[:MOST_LETTERS]
     text = markdown(wanted, results, problems)
     folder.write_text(f"{name}.md", text)
     folder.write_text(f"{name}.tex", latex(wanted, results, problems))
@@ -111,7 +131,7 @@ def _add_paper(command: argparse.ArgumentParser) -> None:
     add("--jobs", type=int, default=1, help="cells that run at once (default: 1)")
     add("--threads", type=int, default=0, help="CPU threads of a cell; 0 = as its preset says, or cores / jobs")
     add("--device", default="auto", choices=("auto", "cpu", "cuda"), help="what cells train on (default: auto)")
-    add("--results", default="results/cells", help="folder of the results, a file a cell (default: results/cells)")
+    add("--results", default=RESULTS, help="folder of the results, a file a cell (default: results/cells)")
     add("--runs", default="runs/cells", help="folder of the cells' run folders (default: runs/cells)")
     add("--render", action="store_true", help="run nothing; write the table as Markdown, LaTeX, PNG and SVG to --out")
     add("--list", action="store_true", help="run nothing; list the cells and whether they are done")

@@ -5,6 +5,7 @@ counted. Nothing here trains.
 """
 
 import math
+import os
 import re
 import statistics
 from collections import Counter
@@ -15,7 +16,7 @@ from typing import Any
 
 from dpssl import __version__
 from dpssl.config import DP_SSL, Config, is_retired, settings_that_matter
-from dpssl.errors import RunFolderError
+from dpssl.errors import InputError, RunFolderError
 from dpssl.paper.cells import Cell
 from dpssl.paper.entries import COUNT, ERROR, Entry
 from dpssl.run_folder import RunFolder
@@ -23,7 +24,7 @@ from dpssl.run_folder import RunFolder
 FORMAT = 1  # of the files; raise it where an old file would be misread
 DONE, FAILED = "done", "failed"
 SHARES = ("accuracy", "precision", "recall", "f1", "coverage")  # figures whose names end so are between 0 and 1
-STEPS = re.compile(r"_(\d+)-steps_")  # in the name of a file
+BUDGET = re.compile(r"_(\d+)-steps_seed-(\d+)")  # in the name of a file
 FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": int,
     "dpssl": str,
@@ -89,7 +90,7 @@ def read_results(folder: RunFolder, cells: Iterable[Cell]) -> tuple[dict[str, Re
     """The results of those cells that have one, by the cells' names, and a line for each file that does not count."""
     found, problems = {}, []
     for cell in cells:
-        if not folder.has(file_name(cell)):
+        if not folder.path(file_name(cell)).exists():
             continue
         try:
             found[cell.name] = _read(folder, cell)
@@ -98,20 +99,28 @@ def read_results(folder: RunFolder, cells: Iterable[Cell]) -> tuple[dict[str, Re
     return found, problems
 
 
-def other_budgets(folder: RunFolder, cells: Sequence[Cell]) -> dict[int, int]:
-    """With which other steps there are files of the same runs, and how many, by the files' names."""
+def other_runs(folder: RunFolder, cells: Sequence[Cell]) -> dict[str, int]:
+    """Flags with which there are files of the same runs at other budgets or seeds, and of how many, by their names."""
     if not folder.folder.is_dir():
         return {}
-    names, own = {_without_steps(file_name(cell)) for cell in cells}, {cell.steps for cell in cells}
-    found = Counter[int]()
+    names, budgets = {_without_budget(file_name(cell)) for cell in cells}, {cell.steps for cell in cells}
+    seeds = {cell.seed for cell in cells}
+    of_steps, of_seeds = Counter[int](), Counter[int]()
     for file in folder.folder.iterdir():
-        if (steps := STEPS.search(file.name)) and _without_steps(file.name) in names:
-            found[int(steps[1])] += 1
-    return {steps: n for steps, n in sorted(found.items()) if steps not in own}
+        if (budget := BUDGET.search(file.name)) and _without_budget(file.name) in names:
+            steps, seed = map(int, budget.groups())
+            if steps not in budgets and seed in seeds:
+                of_steps[steps] += 1
+            if steps in budgets and seed not in seeds:
+                of_seeds[seed] += 1
+    found = {f"--steps {steps}": n for steps, n in sorted(of_steps.items())}
+    if of_seeds:
+        found[f"--seeds {' '.join(map(str, sorted(of_seeds)))}"] = of_seeds.total()
+    return found
 
 
-def _without_steps(name: str) -> str:
-    return STEPS.sub("", name)
+def _without_budget(name: str) -> str:
+    return BUDGET.sub("", name)
 
 
 class _NotCounted(Exception):
@@ -121,7 +130,9 @@ class _NotCounted(Exception):
 def _read(folder: RunFolder, cell: Cell) -> Result:
     try:
         document = folder.read_json(file_name(cell))
-    except RunFolderError:
+    except RunFolderError as problem:
+        if isinstance(problem.__cause__, OSError) and not folder.path(file_name(cell)).is_dir():
+            raise  # a result that may not be read is none to run again
         raise _NotCounted("is damaged, no JSON document") from None
     if not isinstance(document, dict) or "format" not in document:
         raise _NotCounted("is damaged, it does not say its format")
@@ -229,9 +240,23 @@ def _at(figures: Any, path: str) -> float | None:
 
 
 def made_folder(path: str, flag: str) -> RunFolder:
-    """The folder that a flag names, made where it is missing."""
+    """The folder that a flag names, made where it is missing, to write to."""
+    if not path:
+        raise InputError(f"{flag}: name a folder")
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunFolderError(f"{flag} {path}: cannot be made a folder ({error}); choose another") from error
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise RunFolderError(f"{flag} {path}: cannot be read and written; check its permissions, or choose another")
     return RunFolder(Path(path))
+
+
+def folder_of_results(path: str, *, may_be_missing: bool) -> RunFolder:
+    """The folder that --results names, to read."""
+    folder = Path(path)
+    if not path or (not folder.is_dir() and (folder.exists() or not may_be_missing)):
+        raise InputError(f"--results {path or repr(path)}: no such folder")
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise RunFolderError(f"--results {path}: cannot be read; check its permissions")
+    return RunFolder(folder)

@@ -73,7 +73,9 @@ def run_cells(cells: Sequence[Cell], place: Place, say: Callable[[str], None]) -
             say(f"note: {problem}, so it is run again")
         missing = [cell for cell in cells if cell.name not in found or not found[cell.name].has(cell)]
         to_run = _with_images(missing, say, outcome)
-        say(f"{len(cells) - len(missing)} of {len(cells)} cells are done, {len(to_run)} to run")
+        n_done = len(cells) - len(missing)
+        anew = "" if missing else f"; {place.results} has them, another --results trains them anew"
+        say(f"{n_done} of {len(cells)} cells are done, {len(to_run)} to run{anew}")
         _Runner(place, lock, say, outcome, to_run).run()
         outcome.results, _ = read_results(folder, cells)
     finally:
@@ -102,7 +104,7 @@ class _Runner:
         self.place, self.lock, self.say, self.outcome = place, lock, say, outcome
         self.waiting, self.n_missing, self.n_ended = list(missing), len(missing), 0
         self.active: list[_Worker] = []
-        self.started = time.monotonic()
+        self.started, self.told = time.monotonic(), False
 
     def run(self) -> None:
         with self._signals(), self._none_left_behind():
@@ -113,11 +115,17 @@ class _Runner:
                         self._ask_to_stop(self.active[-1])
                     self._note_holders()
                 time.sleep(POLL_SECONDS)
+                self._say_what_a_signal_does()
                 for worker in [worker for worker in self.active if worker.process.poll() is not None]:
                     self.active.remove(worker)
                     self._note_holders()
                     self._ended(worker)
         self.outcome.left += [cell.name for cell in self.waiting]
+
+    def _say_what_a_signal_does(self) -> None:
+        if self.outcome.received and self.active and not self.told:
+            self.told = True
+            self.say("stopping, with a checkpoint of every cell that runs; a second Ctrl-C does not wait for them")
 
     def _may_start(self) -> bool:
         return bool(self.waiting) and not self.outcome.received and self._minutes_left() > 0
@@ -141,6 +149,7 @@ class _Runner:
                 pass_fds=() if self.lock is None else (self.lock.fileno(),),
                 start_new_session=True,  # Ctrl-C reaches the runner alone, which asks its workers to stop
             )
+        self.say(f"{cell.name}: started, {log}")
         return _Worker(cell, process, log, log_from)
 
     def _ended(self, worker: _Worker) -> None:

@@ -1,14 +1,17 @@
 """Results: what counts, what does not and is named, and the numbers of an entry."""
 
 import dataclasses
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpssl.errors import InputError, RunFolderError
 from dpssl.paper.cells import Cell
 from dpssl.paper.entries import Entry, Table
-from dpssl.paper.results import measured, other_budgets, read_results, write_result
+from dpssl.paper.results import folder_of_results, made_folder, measured, other_runs, read_results, write_result
 from dpssl.run_folder import RunFolder
 
 
@@ -166,14 +169,17 @@ def test_a_result_without_the_test_accuracy_asked_for_is_not_done(
     assert result.has(dataclasses.replace(cells[0], end_model=False))
 
 
-def test_results_of_other_budgets_are_found_by_their_names(cells: list[Cell], write_done: Callable[..., Any]) -> None:
+def test_results_of_other_budgets_and_seeds_are_found_by_their_names(
+    cells: list[Cell], write_done: Callable[..., Any]
+) -> None:
     longer = [dataclasses.replace(cell, steps=steps) for steps in (1200, 90) for cell in cells]
     elsewhere = dataclasses.replace(cells[0], n_labels=250, steps=77)
     for cell in (*cells, *longer[:4], elsewhere):
         folder = write_done(cell)
     folder.path("notes_90-steps_.txt").write_text("no result")
-    assert other_budgets(folder, cells) == {90: 1, 1200: 3}
-    assert other_budgets(RunFolder(folder.path("nothing")), cells) == {}
+    assert other_runs(folder, cells) == {"--steps 90": 1, "--steps 1200": 3}
+    assert other_runs(folder, cells[:1]) == {"--steps 90": 1, "--steps 1200": 1, "--seeds 2 3": 2}
+    assert other_runs(RunFolder(folder.path("nothing")), cells) == {}
 
 
 def test_numbers_of_an_entry(cells: list[Cell], write_done: Callable[..., Any]) -> None:
@@ -191,3 +197,44 @@ def test_numbers_of_an_entry(cells: list[Cell], write_done: Callable[..., Any]) 
     assert numbers("deep.f", "percent") == (50, 50, 50)
     assert numbers("specialists_per_class.2", "count") == numbers("absent", "count") == numbers("deep", "count") == ()
     assert measured(Entry("r", "c", tuple(cells[:1]), "test_accuracy"), found).std is None
+
+
+def test_a_result_that_may_not_be_read_is_an_error_and_none_to_run_again(
+    cells: list[Cell], write_done: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_done(cells[0])
+
+    def refused(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(RunFolderError, match=f"{cells[0].name}.json: cannot be read"):
+        read_results(folder, cells)
+
+
+def test_a_folder_in_the_place_of_a_result_is_named_and_not_counted(cells: list[Cell], tmp_path: Path) -> None:
+    (tmp_path / f"{cells[0].name}.json").mkdir()
+    found, problems = read_results(RunFolder(tmp_path), cells)
+    assert (found, len(problems)) == ({}, 1)
+    assert "is damaged, no JSON document; not counted" in problems[0]
+
+
+def test_a_folder_of_results_is_there_unless_it_may_be_missing(tmp_path: Path) -> None:
+    assert folder_of_results(str(tmp_path), may_be_missing=False).folder == tmp_path
+    assert folder_of_results(str(tmp_path / "none"), may_be_missing=True).folder == tmp_path / "none"
+    with pytest.raises(InputError, match=r"--results .*none: no such folder"):
+        folder_of_results(str(tmp_path / "none"), may_be_missing=False)
+    (tmp_path / "file").write_text("")
+    for path in (str(tmp_path / "file"), ""):
+        with pytest.raises(InputError, match=r"--results .*: no such folder"):
+            folder_of_results(path, may_be_missing=True)
+    with pytest.raises(InputError, match="--runs: name a folder"):
+        made_folder("", "--runs")
+
+
+def test_folders_that_may_not_be_used_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(RunFolderError, match=r"--out .*: cannot be read and written; check its permissions"):
+        made_folder(str(tmp_path), "--out")
+    with pytest.raises(RunFolderError, match=r"--results .*: cannot be read; check its permissions"):
+        folder_of_results(str(tmp_path), may_be_missing=False)

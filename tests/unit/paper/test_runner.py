@@ -114,6 +114,9 @@ def test_only_what_is_missing_runs(stage: Stage, cells: list[Cell]) -> None:
     assert stage.ran == [f"{cell.name}.json" for cell in cells]
     assert "2 of 3 cells are done, 1 to run" in stage.said
     assert stage.said[-1] == f"[1/1] {cells[2].name}: annotation error 20.00 %, test error 10.00 %, 0.5 minutes"
+    stage.run(cells)
+    everything = "3 of 3 cells are done, 0 to run"
+    assert stage.said[-1] == f"{everything}; {stage.place.results} has them, another --results trains them anew"
 
 
 def test_a_failed_cell_is_recorded_and_the_others_go_on(stage: Stage, cells: list[Cell]) -> None:
@@ -229,6 +232,9 @@ def test_a_second_signal_does_not_wait_unless_a_terminal_hangs_up_twice(
         thread.join()
     assert (outcome.received, outcome.left) == ([number, number], [cells[0].name])
     assert ("saved" in stage.noted) == (behaviour == "slow")
+    if behaviour == "slow":
+        told = "stopping, with a checkpoint of every cell that runs; a second Ctrl-C does not wait for them"
+        assert stage.said.count(told) == 1
 
 
 def test_who_runs_cannot_be_noted_on_a_full_disk_and_the_cells_go_on(
