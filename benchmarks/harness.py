@@ -5,7 +5,7 @@
     python benchmarks/harness.py gap-40 --backbone-weights warm.safetensors --seeds 12   # from FixMatch to step 1
     python benchmarks/harness.py svhn-16 --data svhn16.npz --device cpu --seeds 1 2      # small enough for a CPU
     python benchmarks/harness.py svhn-250 --data svhn --seeds 2     # what should a class's threshold follow?
-    python benchmarks/harness.py digits-teacher --data digits --device cpu --seeds 1 2 3    # what holds Mean Teacher back?
+    python benchmarks/harness.py digits-teacher --data digits --device cpu --seeds 1 2   # what holds Mean Teacher back?
     python benchmarks/harness.py svhn-16-teacher --data svhn16.npz --device cpu     # the same on SVHN
     python benchmarks/harness.py svhn-16-40 --data svhn16.npz --device cpu --backbone-weights start.safetensors
     python benchmarks/harness.py my_runs.json --data cifar10.npz   # [["name", "dp-ssl", {"steps": 5000}], ...]

@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             with _processes(COMMANDS[command]):
                 status = COMMANDS[command].run(chosen)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as in a service that has closed it
+                sys.stdout.flush()
             return status
         except ReportedElsewhere:
             return EXIT_BAD_INPUT

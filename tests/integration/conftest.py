@@ -66,15 +66,18 @@ for line in sys.stdin:
 class Command:
     """A command that was started; `wait` for it before starting another."""
 
-    server: subprocess.Popen[str]
+    cli: "WarmCLI"
     pid: int
     output: Path
     returncode: int | None = None
 
     def wait(self) -> "Command":
-        self.server.stdin.write("wait\n")
-        self.server.stdin.flush()
-        self.returncode = int(self.server.stdout.readline())
+        try:
+            self.returncode = int(self.cli.answer("wait"))
+        except BaseException:  # out of time: the others go on, with another server
+            os.kill(self.pid, signal.SIGKILL)
+            self.cli.close()
+            raise
         return self
 
     def send(self, number: signal.Signals) -> "Command":
@@ -97,8 +100,9 @@ class Command:
 class WarmCLI:
     """`warm_cli("run", "--seed", 1, cwd=folder)` runs a command; `warm_cli.start(...)` leaves it running."""
 
-    def __init__(self, server: subprocess.Popen[str], outputs: Path) -> None:
-        self.server, self.outputs, self.count = server, outputs, 0
+    def __init__(self, outputs: Path) -> None:
+        self.outputs, self.count = outputs, 0
+        self._server: subprocess.Popen[str] | None = None
 
     def start(
         self,
@@ -115,23 +119,33 @@ class WarmCLI:
             "die_at": die_at,
             "largest_file": largest_file,
         }
-        self.server.stdin.write(json.dumps(job) + "\n")
-        self.server.stdin.flush()
-        return Command(self.server, int(self.server.stdout.readline()), Path(job["output"]))
+        return Command(self, int(self.answer(json.dumps(job))), Path(job["output"]))
 
     def __call__(self, *args: object, **options: Any) -> Command:
         return self.start(*args, **options).wait()
+
+    def answer(self, line: str) -> str:
+        if self._server is None:
+            words, pipe = [sys.executable, "-c", WARM_SERVER], subprocess.PIPE
+            self._server = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
+        self._server.stdin.write(line + "\n")
+        self._server.stdin.flush()
+        return self._server.stdout.readline()
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.kill()
+            self._server.communicate()
+            self._server = None
 
 
 @pytest.fixture(scope="session")
 def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCLI]:
     if not hasattr(os, "fork"):
         pytest.skip("needs fork")
-    with subprocess.Popen(
-        [sys.executable, "-c", WARM_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
-        yield WarmCLI(server, tmp_path_factory.mktemp("commands"))
-        server.stdin.close()
+    cli = WarmCLI(tmp_path_factory.mktemp("commands"))
+    yield cli
+    cli.close()
 
 
 @pytest.fixture(scope="session")
@@ -181,6 +195,35 @@ def fingerprint() -> Callable[[Path], dict[str, object]]:
 def differing() -> Callable[[Mapping[str, object], Mapping[str, object]], list[str]]:
     """Names of the files in which two fingerprints differ: a short message where bytes would fill the screen."""
     return lambda one, other: [name for name in one if one[name] != other[name]]
+
+
+@pytest.fixture
+def assert_same(tiny_run: Path, fingerprint: Callable[..., Any], differing: Callable[..., Any]) -> Callable[..., None]:
+    def check(folder: Path) -> None:
+        assert differing(fingerprint(folder), fingerprint(tiny_run)) == []
+        assert list((folder / "checkpoint").glob("*")) == []
+        summary, expected = (json.loads((path / "summary.json").read_text()) for path in (folder, tiny_run))
+        timed = {"minutes", "minutes_per_step"}
+        assert {key: summary[key] for key in summary.keys() - timed} == {
+            key: expected[key] for key in expected.keys() - timed
+        }
+
+    return check
+
+
+@pytest.fixture
+def begun(warm_cli: Any, tiny: list[str], tmp_path: Path) -> Callable[..., Path]:
+    """`begun(text, count)`: a run that was killed as it was about to write that checkpoint or file."""
+
+    def begin(text: str, count: int = 1, event: str = "os.rename", command: str = "run") -> Path:
+        folder = tmp_path / "run"
+        killed = warm_cli(
+            command, *tiny, "--checkpoint-minutes", 0, "--out", folder, die_at=(event, text, count)
+        )  # fmt: skip
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        return folder
+
+    return begin
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from dpssl.config import with_values
 from dpssl.config_file import read_config, write_config
 from dpssl.paper import worker
 from dpssl.paper.cells import Cell, folder_name
+from dpssl.paper.tables import table
 from dpssl.paper.worker import Task
 from dpssl.run_folder import RunFolder
 
@@ -50,6 +51,7 @@ def test_a_cell_that_is_cut_off_goes_on_to_the_same_figures(tmp_path: Path) -> N
     assert (tmp_path / "cut" / "runs" / folder_name(cell) / "checkpoint").is_dir()
     assert work(cell, tmp_path / "cut") == 0
     whole, cut = result(cell, tmp_path / "whole"), result(cell, tmp_path / "cut")
+    assert whole["commit"] == cut["commit"], "both by the same code"
     assert without_minutes(whole["figures"]) == without_minutes(cut["figures"])
     assert whole["config"]["n_lfs"] == 6
     assert whole["device"] == "cpu, 1 thread"
@@ -81,6 +83,15 @@ def test_the_oracle_differs_from_the_papers_label_model_by_its_labels_and_says_s
     assert (arrays[0][0] == arrays[1][0]).all()
     assert not np.allclose(arrays[0][1], arrays[1][1])
     assert json.loads((run / "oracle.json").read_text(encoding="utf-8"))["uses_truth"] is True
+
+
+def test_a_result_names_every_commit_whose_code_worked_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, commits = tiny_cell(end_model=False), iter(("abc", "def+", "def+", None))
+    monkeypatch.setattr(worker, "_commit", lambda: next(commits))
+    assert work(cell, tmp_path, 1e-9) == worker.STOPPED
+    for named in ("abc, def+", "abc, def+", None):
+        assert work(cell, tmp_path) == 0
+        assert result(cell, tmp_path)["commit"] == named
 
 
 def test_a_worker_that_cannot_work_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,6 +170,13 @@ def test_render_and_list_keep_to_the_cells_that_are_chosen(warm_cli: Any, tmp_pa
     assert (
         tmp_path / "results" / "tables" / "table1-small-4-steps-seeds-1-part-labels-40-method-fixmatch,uda.png"
     ).is_file(), "not that of all cells, of another part, another budget or other seeds"
+    many = ",".join(sorted({cell.method for cell in table("table1", "small").cells} - {"dp-ssl", "fixmatch"}))
+    for n_labels in (40, 250):
+        cells = ("--cells", f"method={many}", f"labels={n_labels}")
+        assert warm_cli("paper", "table1", *FEW_STEPS, *cells, "--render", cwd=tmp_path).returncode == 0
+    pictures = [path.name for path in (tmp_path / "results" / "tables").glob("*.png")]
+    assert len(pictures) == 3, "names that are too long are cut, and told apart all the same"
+    assert max(map(len, pictures)) < 150
 
 
 def test_render_names_the_budgets_of_which_there_are_results(warm_cli: Any, repo_root: Path, tmp_path: Path) -> None:

@@ -1,13 +1,10 @@
 """A run that was killed, stopped or damaged and then resumed ends with the bytes of one that nothing disturbed."""
 
 import json
-import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,35 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-
-
-@pytest.fixture
-def assert_same(tiny_run: Path, fingerprint: Callable[..., Any], differing: Callable[..., Any]) -> Callable[..., None]:
-    def check(folder: Path) -> None:
-        assert differing(fingerprint(folder), fingerprint(tiny_run)) == []
-        assert list((folder / "checkpoint").glob("*")) == []
-        summary, expected = (json.loads((path / "summary.json").read_text()) for path in (folder, tiny_run))
-        timed = {"minutes", "minutes_per_step"}
-        assert {key: summary[key] for key in summary.keys() - timed} == {
-            key: expected[key] for key in expected.keys() - timed
-        }
-
-    return check
-
-
-@pytest.fixture
-def begun(warm_cli: Any, tiny: list[str], tmp_path: Path) -> Callable[..., Path]:
-    """`begun(text, count)`: a run that was killed as it was about to write that checkpoint or file."""
-
-    def begin(text: str, count: int = 1, event: str = "os.rename", command: str = "run") -> Path:
-        folder = tmp_path / "run"
-        killed = warm_cli(
-            command, *tiny, "--checkpoint-minutes", 0, "--out", folder, die_at=(event, text, count)
-        )  # fmt: skip
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        return folder
-
-    return begin
 
 
 @pytest.mark.parametrize(
@@ -317,92 +285,6 @@ def test_other_images_in_their_place_are_noticed(
     assert str(folder / "images.json") in refused.stderr
     assert refused.stderr.count(str(data)) == 2
     assert "sha256" in refused.stderr
-
-
-# Asked to stop
-
-
-@pytest.mark.parametrize(("stage", "endless"), [("mcl", "--mcl-max-steps"), ("end", "--end-steps")])
-def test_sigterm_stops_with_a_checkpoint(
-    stage: str, endless: str, warm_cli: Any, tiny: list[str], tmp_path: Path, wait_until: Any
-) -> None:
-    folder = tmp_path / "run"
-    log = folder / "metrics.jsonl"
-    command = warm_cli.start("run", *tiny, "--mcl-tolerance", 0, endless, 1_000_000, "--out", folder)
-    wait_until(lambda: log.exists() and f'"stage": "{stage}"' in log.read_text(), command)
-    stopped = command.send(signal.SIGTERM)
-    assert stopped.returncode == 143
-    assert f"dpssl resume {folder}" in stopped.stderr
-
-    steps = [line["step"] for line in map(json.loads, log.read_text().splitlines()) if line["stage"] == stage]
-    assert [path.name for path in (folder / "checkpoint").glob(f"{stage}-*")] == [f"{stage}-{steps[-1]:08d}"]
-    resumed = warm_cli("resume", folder, "--max-minutes", 1e-6)
-    assert resumed.returncode == 0, resumed.stderr
-    lines = list(map(json.loads, log.read_text().splitlines()))
-    assert [line["step"] for line in lines if line["stage"] == stage] == [*steps, steps[-1] + 2]
-
-
-def test_a_closed_terminal_leaves_a_checkpoint(tiny: list[str], tmp_path: Path, wait_until: Any) -> None:
-    """On a terminal of its own, with the progress bar that is drawn there, which is then closed."""
-    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
-    folder, (ours, theirs) = tmp_path / "run", os.openpty()
-    log = folder / "metrics.jsonl"
-
-    def on_that_terminal() -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may have been started by nohup
-        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
-
-    words = [sys.executable, "-m", "dpssl", "run", *tiny, "--steps", "1000000", "--out", str(folder)]
-    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    command = subprocess.Popen(words, **streams, start_new_session=True, preexec_fn=on_that_terminal)
-    os.close(theirs)
-
-    def has_begun() -> bool:
-        if select.select([ours], [], [], 0)[0]:
-            os.read(ours, 4096)  # what is drawn, lest the run waits for somebody to see it
-        return log.exists() and '"stage": "lfs"' in log.read_text()
-
-    wait_until(has_begun, command)
-    os.close(ours)
-    assert command.wait(60) == 128 + signal.SIGHUP
-    steps = [line["step"] for line in map(json.loads, log.read_text().splitlines()) if line["stage"] == "lfs"]
-    assert [path.name for path in (folder / "checkpoint").glob("lfs-*")] == [f"lfs-{steps[-1]:08d}"]
-
-
-def test_sigterm_during_step_2_stops_before_step_3(
-    monkeypatch: pytest.MonkeyPatch, begun: Callable[..., Path], warm_cli: Any, assert_same: Callable[[Path], None]
-) -> None:
-    """Step 2 has no windows, so the request waits for its end; then it must not be forgotten."""
-    from dpssl import cli, pipeline
-
-    folder = begun("soft_labels.npz")
-    fit = pipeline.LabelModel.fit
-
-    def fit_and_be_stopped(*args: Any, **kwargs: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return fit(*args, **kwargs)
-
-    before = [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), warnings.showwarning]
-    monkeypatch.setattr(pipeline.LabelModel, "fit", fit_and_be_stopped)
-    assert cli.main(["resume", str(folder)]) == 143
-    assert [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), warnings.showwarning] == before
-    assert (folder / "soft_labels.npz").exists()
-    assert not (folder / "end_model.safetensors").exists()
-    assert warm_cli("resume", folder).returncode == 0
-    assert_same(folder)
-
-
-def test_out_of_time_is_no_failure_and_can_be_resumed(
-    warm_cli: Any, tiny: list[str], tmp_path: Path, assert_same: Callable[[Path], None]
-) -> None:
-    folder = tmp_path / "run"
-    stopped = warm_cli("run", *tiny, "--max-minutes", 1e-6, "--out", folder)
-    assert stopped.returncode == 0
-    assert f"dpssl resume {folder}" in stopped.stderr
-    assert [path.name for path in (folder / "checkpoint").iterdir()] == ["mcl-00000002"]
-    resumed = warm_cli("resume", folder, "--max-minutes", 0)
-    assert resumed.returncode == 0, resumed.stderr
-    assert_same(folder)
 
 
 # Damage

@@ -40,9 +40,12 @@ def test_a_short_run_says_so_and_nothing_of_sizes(tmp_path: Path) -> None:
 def test_columns_of_the_class_table_stand_below_their_titles(tmp_path: Path) -> None:
     score = {"precision": 1.0, "recall": 1.0, "f1": 1.0}
     per_class = [{"class": label, "n": 5, "n_annotated": 4.0 + 2 * label, **score} for label in range(2)]
-    lines = as_text(SUMMARY | {"per_class": per_class, "n_evaluated": 10}, RunFolder(tmp_path), zoom=1).splitlines()
+    lines = as_text(SUMMARY | {"per_class": per_class, "n_evaluated": 92}, RunFolder(tmp_path), zoom=1).splitlines()
     header, first = (next(line for line in lines if line.startswith(f"  {name} ")) for name in ("class", "cat  "))
     assert header.endswith("F1")
     assert len(first) == len(header)
     assert header.split()[1:4] == ["truly", "labelled", "so"]
     assert first.split()[1:3] == ["5", "4"], "how many images there are of the class, and how many got it"
+    known = SUMMARY | {"per_class": per_class, "n_evaluated": 91}
+    (header,) = (line for line in as_text(known, RunFolder(tmp_path), zoom=1).splitlines() if "class " in line)
+    assert header.split()[1:4] == ["labelled", "so", "precision"], "of one image the class is not known"

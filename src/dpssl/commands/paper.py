@@ -1,6 +1,7 @@
 """`dpssl paper`: the paper's tables and figures, run where something is missing and drawn from what was measured."""
 
 import argparse
+import hashlib
 import os
 import re
 import sys
@@ -15,13 +16,14 @@ from dpssl.errors import InputError
 if TYPE_CHECKING:
     from dpssl.paper.cells import Cell
     from dpssl.paper.entries import Table
+    from dpssl.paper.plans import Plan
     from dpssl.paper.results import Result
 
 EXIT_FAILED_CELLS = 1
 DONE = "done"
 RESULTS = "results/cells"
 MOST_AT_ONCE = 1024  # cells, or threads of a cell
-MOST_LETTERS = 100  # of the filters in a file's name
+MOST_LETTERS = 100  # in a file's name, of what tells it apart
 
 
 def run_paper(chosen: dict[str, Any]) -> int:
@@ -56,7 +58,10 @@ def run_paper(chosen: dict[str, Any]) -> int:
     is_part = len(part.cells) < len(wanted.cells)
     _render(part, results, problems, chosen["out"], chosen["cells"] if is_part else [])
     for flag, n in other_runs(folder, cells).items():
-        print(f"note: {folder.folder} has files of {n} runs like these with {flag}", file=sys.stderr)
+        print(
+            f"note: {folder.folder} has files of {n} {'run' if n == 1 else 'runs'} like these with {flag}",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -68,22 +73,20 @@ def _state(cell: "Cell", results: "dict[str, Result]", runs: Path) -> str:
         return f"failed ({found.error})"
     if found is not None and found.has(cell):
         return DONE
-    return "begun" if (runs / folder_name(cell)).is_dir() else "to run"
+    return (
+        "begun" if os.path.isdir(runs / folder_name(cell)) else "to run"
+    )  # False, too, where it may not be looked into
 
 
 def _run(wanted: "Table", cells: "list[Cell]", chosen: dict[str, Any]) -> int:
     from dpssl.paper.render import markdown
-    from dpssl.paper.results import read_results
     from dpssl.paper.runner import Place, run_cells
-    from dpssl.run_folder import RunFolder
-    from dpssl.training.precision import pick_device
 
-    pick_device(chosen["device"])  # once, not by every cell
     jobs = chosen["jobs"]
     threads = chosen["threads"] or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0)
     place = Place(chosen["results"], chosen["runs"], chosen["device"], threads, jobs, chosen["max_minutes"])
     outcome = run_cells(cells, place, lambda line: print(line, file=sys.stderr, flush=True))
-    print(markdown(wanted.of(cells), *read_results(RunFolder(Path(chosen["results"])), cells)), end="")
+    print(markdown(wanted.of(cells), outcome.results, outcome.problems), end="")
     if outcome.left:
         print(f"{len(outcome.left)} of {len(cells)} cells left; the same command goes on with them", file=sys.stderr)
     if outcome.received:
@@ -99,10 +102,7 @@ def _render(
     from dpssl.paper.results import made_folder
 
     plan, folder = wanted.plan, made_folder(out, "--out")
-    name = f"{wanted.name}-{plan.scale.name}" + (f"-{plan.steps}-steps" if plan.steps != plan.scale.steps else "")
-    name += f"-seeds-{'-'.join(map(str, plan.seeds))}" if plan.seeds != plan.scale.seeds else ""
-    if filters:  # a part takes no whole table's place, nor another part's
-        name += "-part-" + re.sub(r"[^\w.,-]+", "-", "-".join(filters))[:MOST_LETTERS]
+    name = f"{wanted.name}-{plan.scale.name}{_told_apart(plan, filters)}"
     text = markdown(wanted, results, problems)
     folder.write_text(f"{name}.md", text)
     folder.write_text(f"{name}.tex", latex(wanted, results, problems))
@@ -110,6 +110,17 @@ def _render(
     print(text)
     written = (folder.path(f"{name}.md"), folder.path(f"{name}.tex"), *pictures)
     print(f"Written: {', '.join(map(str, written))}")
+
+
+def _told_apart(plan: "Plan", filters: Sequence[str]) -> str:
+    """What a part, another budget or other seeds add to a file's name, so that none takes another's place."""
+    name = f"-{plan.steps}-steps" if plan.steps != plan.scale.steps else ""
+    name += f"-seeds-{'-'.join(map(str, plan.seeds))}" if plan.seeds != plan.scale.seeds else ""
+    name += f"-part-{'-'.join(filters)}" if filters else ""
+    safe = re.sub(r"[^\w.,-]+", "-", name)
+    return (
+        safe if len(safe) <= MOST_LETTERS else f"{safe[:MOST_LETTERS]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    )
 
 
 def _add_paper(command: argparse.ArgumentParser) -> None:

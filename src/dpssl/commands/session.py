@@ -1,6 +1,5 @@
 """What commands over a run folder share: opening a run with flags, stopping on a signal, the summary at the end."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpssl.commands.report import report_or_note
 from dpssl.config import DP_SSL, WIDE_RESNET, BackboneConfig, flag, options, settings_that_matter, with_values
 from dpssl.errors import RunFolderError
-from dpssl.stop_signals import HANG_UP, heeded
+from dpssl.stop_signals import heeded
 
 if TYPE_CHECKING:
     from dpssl.runs import Run
@@ -114,13 +113,10 @@ def finish(run: "Run", work: "Callable[[Run], object]") -> int:
 def _signals_stop(run: "Run") -> Iterator[list[int]]:
     """Ctrl-C, SIGTERM and a closed terminal ask the run to stop; yields the signals received."""
     received: list[int] = []
-    on_terminal = [stream.fileno() for stream in (sys.stdout, sys.stderr) if stream.isatty()]
 
     def stop(number: int, _: object) -> None:
         received.append(number)
         run.stop()
-        if number == HANG_UP:
-            _leave(on_terminal)
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
             if run.writes:
@@ -128,14 +124,6 @@ def _signals_stop(run: "Run") -> Iterator[list[int]]:
 
     with heeded(stop):
         yield received
-
-
-def _leave(terminal: list[int]) -> None:
-    """Streams of a closed terminal go nowhere: a line that cannot be printed would end the run before it is saved."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in terminal:
-        os.dup2(nowhere, stream)
-    os.close(nowhere)
 
 
 def network_name(shape: BackboneConfig) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from dpssl.config import DP_SSL
 from dpssl.paper.cells import Cell, each_once
 from dpssl.paper.plans import Plan, budget
 
@@ -62,7 +63,8 @@ class Table:
     @property
     def budget(self) -> str:
         """What each cell may spend, in words."""
-        return budget(self.plan, end_model=any(cell.end_model for cell in self.cells))
+        of_dp_ssl = [cell.end_model for cell in self.cells if cell.method == DP_SSL]
+        return budget(self.plan, end_model=any(of_dp_ssl) or not of_dp_ssl)
 
     @property
     def cells(self) -> list[Cell]:

@@ -53,7 +53,8 @@ def notes(table: Table, results: dict[str, Result], problems: Iterable[str] = ()
         minutes = sorted({f"{result.minutes:.1f}" for result in done if result.minutes is not None}, key=float)
         taken = f", {' to '.join(dict.fromkeys((minutes[0], minutes[-1])))} minutes each" if minutes else ""
         devices = " and ".join(sorted({str(result.device) for result in done}))
-        lines.append(f"{len(done)} of {len(table.cells)} cells were run{taken}, on {devices}, by {_makers(done)}.")
+        were = "was" if len(done) == 1 else "were"
+        lines.append(f"{len(done)} of {len(table.cells)} cells {were} run{taken}, on {devices}, by {_makers(done)}.")
     else:
         lines.append(f"None of {len(table.cells)} cells was run.")
     lines += [f"Failed: {name} ({result.error})." for name, result in results.items() if result.error is not None]
@@ -64,7 +65,7 @@ def _makers(done: Iterable[Result]) -> str:
     """By which versions the runs were made, and at how many commits."""
     commits = dict[str, set[str]]()
     for result in done:
-        commits.setdefault(result.dpssl, set()).add(result.commit or "")
+        commits.setdefault(result.dpssl, set()).update((result.commit or "").split(", "))
     return " and ".join(f"dpssl {version} at {_commits(found)}" for version, found in sorted(commits.items()))
 
 

@@ -255,8 +255,12 @@ def made_folder(path: str, flag: str) -> RunFolder:
 def folder_of_results(path: str, *, may_be_missing: bool) -> RunFolder:
     """The folder that --results names, to read."""
     folder = Path(path)
-    if not path or (not folder.is_dir() and (folder.exists() or not may_be_missing)):
+    try:
+        is_folder, is_there = folder.is_dir(), folder.exists()
+    except PermissionError:  # of a folder above it
+        is_folder, is_there = True, True
+    if not path or (not is_folder and (is_there or not may_be_missing)):
         raise InputError(f"--results {path or repr(path)}: no such folder")
-    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+    if is_there and not os.access(folder, os.R_OK | os.X_OK):
         raise RunFolderError(f"--results {path}: cannot be read; check its permissions")
     return RunFolder(folder)

@@ -68,16 +68,20 @@ def run_cells(cells: Sequence[Cell], place: Place, say: Callable[[str], None]) -
     lock = folder.lock()
     outcome = Outcome()
     try:
-        found, outcome.problems = read_results(folder, cells)
-        for problem in outcome.problems:
+        found, problems = read_results(folder, cells)
+        for problem in problems:
             say(f"note: {problem}, so it is run again")
         missing = [cell for cell in cells if cell.name not in found or not found[cell.name].has(cell)]
         to_run = _with_images(missing, say, outcome)
         n_done = len(cells) - len(missing)
-        anew = "" if missing else f"; {place.results} has them, another --results trains them anew"
+        anew = "" if missing else f"; {place.results} has them, another --results and --runs train them anew"
         say(f"{n_done} of {len(cells)} cells are done, {len(to_run)} to run{anew}")
+        if to_run:
+            from dpssl.training.precision import pick_device  # it imports torch
+
+            pick_device(place.device)  # refused once, not by every cell
         _Runner(place, lock, say, outcome, to_run).run()
-        outcome.results, _ = read_results(folder, cells)
+        outcome.results, outcome.problems = read_results(folder, cells)
     finally:
         if lock is not None:
             with suppress(OSError):  # what could not be noted in it
@@ -110,10 +114,12 @@ class _Runner:
         with self._signals(), self._none_left_behind():
             while self.active or self._may_start():
                 while len(self.active) < self.place.jobs and self._may_start():
-                    self.active.append(self._start(self.waiting.pop(0)))
+                    worker = self._started(self.waiting.pop(0))
+                    self.active.append(worker)
                     if self.outcome.received:  # while it was started
-                        self._ask_to_stop(self.active[-1])
+                        self._ask_to_stop(worker)
                     self._note_holders()
+                    self.say(f"{worker.cell.name}: started, {worker.log}")
                 time.sleep(POLL_SECONDS)
                 self._say_what_a_signal_does()
                 for worker in [worker for worker in self.active if worker.process.poll() is not None]:
@@ -134,7 +140,7 @@ class _Runner:
         limit = self.place.max_minutes or float("inf")
         return limit - (time.monotonic() - self.started) / 60
 
-    def _start(self, cell: Cell) -> _Worker:
+    def _started(self, cell: Cell) -> _Worker:
         place = self.place
         left = self._minutes_left() if place.max_minutes else 0.0
         task = Task(cell, place.runs, place.results, place.device, place.threads, left)
@@ -149,7 +155,6 @@ class _Runner:
                 pass_fds=() if self.lock is None else (self.lock.fileno(),),
                 start_new_session=True,  # Ctrl-C reaches the runner alone, which asks its workers to stop
             )
-        self.say(f"{cell.name}: started, {log}")
         return _Worker(cell, process, log, log_from)
 
     def _ended(self, worker: _Worker) -> None:

@@ -7,7 +7,6 @@ result is written and with STOPPED when it was asked to stop, or ran out of minu
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,11 +19,13 @@ from dpssl.config import DP_SSL, settings_that_matter, with_values
 from dpssl.constants import THREADS_WAIT
 from dpssl.errors import DPSSLError
 from dpssl.paper.cells import Cell, folder_name
+from dpssl.stop_signals import heeded
 
 if TYPE_CHECKING:
     from dpssl.runs import Run
 
 STOPPED, FAILED = 75, 1
+COMMITS = "commits.json"  # in the run folder of a cell
 
 
 @dataclass(frozen=True)
@@ -69,20 +70,23 @@ def _work(task: Task) -> int:
     if task.threads:
         here["threads"] = task.threads
     config = with_values(cell.config(), here)
-    if _can_go_on(folder, cell):
+    commit = _commit()  # before the heavy imports: the code may be at another when the run is done
+    goes_on = _can_go_on(folder, cell)
+    if goes_on:
         run = open_run(folder, progress=False)
         use_config(run, with_values(run.config, here))
     else:
         shutil.rmtree(folder, ignore_errors=True)
         run = start_run(config, str(folder), progress=False)
     with _open_until_done(run):
+        commits = _note_commit(run, commit, goes_on)
         try:
             _train(cell, run)
         except StopRequested:
             return STOPPED
         figures = cell_figures(run)
     folder_of_results = made_folder(task.results, "--results")
-    write_result(folder_of_results, cell, settings_that_matter(run.config), figures, commit=_commit())
+    write_result(folder_of_results, cell, settings_that_matter(run.config), figures, commit=commits)
     return 0
 
 
@@ -105,12 +109,10 @@ def _can_go_on(folder: Path, cell: Cell) -> bool:
 @contextmanager
 def _open_until_done(run: "Run") -> Iterator[None]:
     """Signals ask the run to stop with a checkpoint; its lock is let go at the end."""
-    before = {number: signal.signal(number, lambda *_: run.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        with heeded(lambda *_: run.stop()):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if run.lock is not None:
             run.lock.close()
 
@@ -129,6 +131,16 @@ def _train(cell: Cell, run: "Run") -> None:
         resolve_votes(run)
     if cell.end_model:
         train_classifier(run)
+
+
+def _note_commit(run: "Run", commit: str | None, goes_on: bool) -> str | None:
+    """Every commit whose code has worked on the run, in order, this one the last; None where one is not known."""
+    before: list[str | None] = [None] * goes_on
+    if run.folder.has(COMMITS):
+        before = run.folder.read_json(COMMITS)
+    commits = list(dict.fromkeys([*before, commit]))
+    run.folder.write_json(COMMITS, commits)
+    return None if None in commits else ", ".join(map(str, commits))
 
 
 def _commit() -> str | None:

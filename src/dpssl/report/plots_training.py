@@ -21,7 +21,7 @@ WORDS = {
     "labeled_loss": "on labelled images",
     "unlabeled_loss": "on unlabelled images",
     "soft_loss": "on soft labels",
-    "pseudo_label_rate": "sure predictions",
+    "pseudo_label_rate": "predictions learnt from",
     "speak_rate": "sure and naming a class",
     "coverage": "images some LF names",
     "match_rate": "views matched with the other of their image",
@@ -30,6 +30,8 @@ WORDS = {
 SHARES_OF = {"match_rate": "matched views", "spread_share": "spread of the answers"}  # if not of pseudo-labels
 LOG_FROM = 5  # ratio of greatest to least loss; a log scale over less has no number on its axis
 NOT_CURVES = ("stage", "step", "minutes")
+# What a system without an unlabelled loss, or without a threshold, logs all the same: every system has these fields.
+IDLE = {"unlabeled_loss": {0.0}, "pseudo_label_rate": {0.0, 1.0}}
 SHARES = ("rate", "accuracy", "coverage", "share")  # how the name of a number between 0 and 1 ends
 Line = dict[str, Any]
 
@@ -48,6 +50,7 @@ def _stage_plots(key: str, chain: list[str], log: Sequence[Line]) -> list[Drawin
     lines, changes = _joined(chain, log)
     curves = {name: _curve(name, lines) for name in dict.fromkeys(name for line in lines for name in line)}
     curves = {name: curve for name, curve in curves.items() if name not in NOT_CURVES and curve[0]}
+    curves = {name: curve for name, curve in curves.items() if not _is_idle(name, curve[1])}
     shares = {name: curve for name, curve in curves.items() if name.endswith(SHARES)}
     losses = {name: curve for name, curve in curves.items() if name.endswith("loss")}
     title = TITLES.get(key, f"Stage {key}")
@@ -77,6 +80,11 @@ def _joined(chain: list[str], log: Sequence[Line]) -> tuple[list[Line], list[tup
 def _curve(name: str, lines: list[Line]) -> tuple[list[float], list[float]]:
     points = [(line["step"], line[name]) for line in lines if isinstance(line.get(name), int | float)]
     return [step for step, _ in points], [value for _, value in points]
+
+
+def _is_idle(name: str, values: list[float]) -> bool:
+    """Whether it stays at one of those values to the end."""
+    return values[0] in IDLE.get(name, ()) and len(set(values)) == 1
 
 
 def _plot(

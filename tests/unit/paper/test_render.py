@@ -49,6 +49,8 @@ def test_runs_of_several_commits_are_counted(small_table: Table, results: dict[s
     assert "on cpu, 1 thread, by dpssl 0.1.0 at 2 commits, which the files name." in markdown(small_table, mixed)
     changed = {name: dataclasses.replace(result, commit="0123456789+") for name, result in results.items()}
     assert "by dpssl 0.1.0 at commit 01234567 with changes." in markdown(small_table, changed)
+    gone_on = {name: dataclasses.replace(result, commit="0123456789, 9876543210") for name, result in results.items()}
+    assert "by dpssl 0.1.0 at 2 commits, which the files name." in markdown(small_table, gone_on)
     unknown = {name: dataclasses.replace(result, commit=None) for name, result in results.items()}
     assert "by dpssl 0.1.0 at an unknown commit." in markdown(small_table, unknown)
 
@@ -81,6 +83,9 @@ def test_a_wide_latex_table_is_made_to_fit_the_text() -> None:
 def test_the_budget_says_where_the_end_model_is_left_out() -> None:
     """Tables of labels alone do not train it."""
     assert "300 for its end model, which is left out here, after" in markdown(table("table5", "small"), {})
+    assert "300 for its end model, which is left out here, after" in markdown(table("table3", "small"), {}), (
+        "the other systems of the table, which have none of their own, do not count"
+    )
     assert "300 for its end model, after" in markdown(table("table1", "small"), {})
 
 

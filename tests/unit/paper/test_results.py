@@ -232,6 +232,15 @@ def test_a_folder_of_results_is_there_unless_it_may_be_missing(tmp_path: Path) -
         made_folder("", "--runs")
 
 
+def test_a_folder_that_lies_where_nobody_may_look_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")  # of Path.is_dir, where a folder above may not be entered
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    with pytest.raises(RunFolderError, match=r"--results .*: cannot be read; check its permissions"):
+        folder_of_results(str(tmp_path / "inside"), may_be_missing=True)
+
+
 def test_folders_that_may_not_be_used_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(RunFolderError, match=r"--out .*: cannot be read and written; check its permissions"):

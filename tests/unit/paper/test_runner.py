@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dpssl.errors import RunFolderError
+from dpssl.errors import RunFolderError, TrainingError
 from dpssl.paper import runner
 from dpssl.paper.cells import Cell
 from dpssl.paper.runner import Outcome, Place, run_cells
@@ -116,7 +116,9 @@ def test_only_what_is_missing_runs(stage: Stage, cells: list[Cell]) -> None:
     assert stage.said[-1] == f"[1/1] {cells[2].name}: annotation error 20.00 %, test error 10.00 %, 0.5 minutes"
     stage.run(cells)
     everything = "3 of 3 cells are done, 0 to run"
-    assert stage.said[-1] == f"{everything}; {stage.place.results} has them, another --results trains them anew"
+    assert (
+        stage.said[-1] == f"{everything}; {stage.place.results} has them, another --results and --runs train them anew"
+    )
 
 
 def test_a_failed_cell_is_recorded_and_the_others_go_on(stage: Stage, cells: list[Cell]) -> None:
@@ -250,17 +252,20 @@ def test_who_runs_cannot_be_noted_on_a_full_disk_and_the_cells_go_on(
     assert len(outcome.results) == 3
 
 
-def test_an_error_of_the_runner_leaves_no_worker_behind(stage: Stage, cells: list[Cell]) -> None:
+@pytest.mark.parametrize("line_that_fails", ["[1/3] digits-40_fixmatch_8-steps_seed-1", "2: started"])
+def test_an_error_of_the_runner_leaves_no_worker_behind(stage: Stage, cells: list[Cell], line_that_fails: str) -> None:
+    """Such as a line that nobody reads (`| head`), of a worker that has only just been started."""
     stage.behaviour = {1: "fail", 2: "wait"}
 
     def say(line: str) -> None:
-        if line.startswith("[1/"):
+        if line_that_fails in line:
             while len(stage.ran) < 2:
                 time.sleep(0.01)
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
         run_cells(cells, dataclasses.replace(stage.place, jobs=2), say)
+    assert stage.noted[-1] == "saved"
     stage.behaviour = {}
     assert len(stage.run(cells).results) == 3  # nobody holds the folder any more
 
@@ -319,9 +324,9 @@ def test_a_damaged_result_is_named_and_run_again(stage: Stage, cells: list[Cell]
     stage.run(cells[:1])
     (Path(stage.place.results) / f"{cells[0].name}.json").write_text("{")
     outcome = stage.run(cells[:1])
-    assert len(outcome.problems) == 1
     assert any("is damaged, no JSON document; not counted, so it is run again" in line for line in stage.said)
     assert outcome.results[cells[0].name].error is None
+    assert outcome.problems == [], "it is no problem any more"
 
 
 def test_a_results_folder_has_one_runner_at_a_time(stage: Stage, cells: list[Cell]) -> None:
@@ -371,3 +376,14 @@ def test_a_set_that_is_not_there_is_told_of_once(
     assert len(told) == 1
     assert told[0].startswith(f"{len(cells)} cells cannot run: --data stl10: STL-10 is in none of")
     assert all(task.cell.data != "stl10" for task in stage.tasks)
+
+
+def test_a_device_that_is_not_there_is_refused_once_and_only_if_something_is_to_run(
+    stage: Stage, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(TrainingError, match="--device cuda: torch sees no GPU here"):
+        stage.run(cells, device="cuda")
+    assert stage.ran == []
+    stage.run(cells)
+    assert len(stage.run(cells, device="cuda").results) == 3
