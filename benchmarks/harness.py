@@ -87,6 +87,13 @@ PICTURES = {
     **{"depth": 10, "width": 1, "strides": [2, 2, 1], "learning_rate": 0.06, "n_lfs": 20},
     **{"compile": False, "threads": 1, "pseudo_labels": "consensus"},
 }
+TEACHERS: list[Job] = [
+    ("Mean Teacher", "mean-teacher", {}),
+    ("Mean Teacher, its teacher an average over a tenth of the steps", "mean-teacher", {"ema_decay": 0.95}),
+    ("Mean Teacher, the student as teacher", "mean-teacher", {"ema_decay": 0.0}),
+    ("Mean Teacher, a tenth of the weight", "mean-teacher", {"method_settings": ["unlabeled_weight=5"]}),
+    ("Supervised", "supervised", {}),
+]
 PLANS: dict[str, list[Job]] = {
     "fixmatch-250": [("FixMatch", "fixmatch", {"n_labels": 250, "steps": 16000})],
     "traps-40": [
@@ -188,19 +195,9 @@ PLANS: dict[str, list[Job]] = {
         ("Supervised, three times the steps", "supervised", {**HALVED, "steps": 24000, "window": 3000}),
     ],
     "digits-teacher": [
-        ("Mean Teacher", "mean-teacher", TINY_FIT),
-        (
-            "Mean Teacher, its teacher an average over a tenth of the steps",
-            "mean-teacher",
-            {**TINY_FIT, "ema_decay": 0.95},
-        ),
-        ("Mean Teacher, the student as teacher", "mean-teacher", {**TINY_FIT, "ema_decay": 0.0}),
-        (
-            "Mean Teacher, a tenth of the weight",
-            "mean-teacher",
-            {**TINY_FIT, "method_settings": ["unlabeled_weight=5"]},
-        ),
-        ("Supervised", "supervised", TINY_FIT),
+        (f"{name}, {n_labels} labels", method, {**TINY_FIT, "n_labels": n_labels, **changed})
+        for n_labels in (40, 250)
+        for name, method, changed in TEACHERS
     ],
     "svhn-16-40": [
         ("DP-SSL, labels that spread", DP_SSL, SPREAD_LFS),
