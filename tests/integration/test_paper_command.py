@@ -155,7 +155,7 @@ def test_render_draws_what_is_there_and_runs_nothing(warm_cli: Any, tmp_path: Pa
         "table1-paper.md", "table1-paper.png", "table1-paper.svg", "table1-paper.tex",
     ]  # fmt: skip
     assert "| DP-SSL | [6.54 ± 0.98] | [4.78 ± 0.26] |" in done.stdout
-    assert "None of 600 cells was run." in done.stdout
+    assert "None of 645 cells was run." in done.stdout
     assert not (tmp_path / "runs").exists()
 
 
@@ -182,7 +182,7 @@ def test_render_and_list_keep_to_the_cells_that_are_chosen(warm_cli: Any, tmp_pa
 def test_render_names_the_budgets_of_which_there_are_results(warm_cli: Any, repo_root: Path, tmp_path: Path) -> None:
     results = ("--results", repo_root / "results" / "cells")
     drawn = warm_cli("paper", "table1", "--scale", "small", "--steps", "9", *results, "--render", cwd=tmp_path)
-    assert "None of 81 cells was run." in drawn.stdout
+    assert "None of 87 cells was run." in drawn.stdout
     assert f"note: {results[1]} has files of 81 runs like these with --steps 1200" in drawn.stderr
 
 

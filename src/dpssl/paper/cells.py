@@ -25,11 +25,18 @@ from dpssl.errors import InputError
 
 END_MODEL_SHARE = 4  # one in so many of DP-SSL's steps trains the end model
 ORACLE = "oracle-regularizer"
+AS_PRINTED = "as-printed"
 # What a cell may change against its preset, by the name that stands in its file name and in --cells.
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "exp1": {"mcl": False},
     "exp2": {"feature_transform": False},
+    # What the paper prints of its method (docs/method.md); what all systems share stays as it is for all.
+    AS_PRINTED: {
+        **{"pseudo_labels": "own", "adaptive_threshold": False, "curriculum_threshold": False, "abstain_view": "weak"},
+        **{"backbone_gradient": "sum", "sharpness_range": 0.0, "min_specialists": 0},
+        **{"label_model": "paper", "use_confidence": False, "end_start": "scratch"},
+    },
     "paper-label-model": {"label_model": "paper", "use_confidence": False},
     ORACLE: {"label_model": "paper", "use_confidence": False},
 }

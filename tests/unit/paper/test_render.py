@@ -77,7 +77,7 @@ def test_a_wide_latex_table_is_made_to_fit_the_text() -> None:
     assert r"  \resizebox{\linewidth}{!}{%" in lines
     assert r"  \end{tabular}}" in lines
     rows = [line for line in lines if line.endswith(r"\\")]
-    assert [line.count("&") for line in rows] == [9] * 15
+    assert [line.count("&") for line in rows] == [9] * 16
 
 
 def test_the_budget_says_where_the_end_model_is_left_out() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpssl.config import METHODS
+from dpssl.config import METHODS, load_preset, settings_that_matter
 from dpssl.errors import InputError
 from dpssl.paper import tables
 from dpssl.paper.entries import Entry
@@ -28,10 +28,23 @@ def test_table_1_has_the_papers_sets_labels_and_folds() -> None:
     assert labels == {"cifar10": [40, 250, 4000], "cifar100": [400, 2500, 10000]}
     assert sorted({cell.n_labels for cell in cells if cell.data == "svhn"}) == [40, 250, 1000]
     assert {cell.seed for cell in cells} == {1, 2, 3, 4, 5}
-    # 13 methods on 9 pairs of set and label count, and the ceiling once a set, for 5 seeds
-    assert len(cells) == (13 * 9 + 3) * 5
+    # 13 methods and DP-SSL as printed on 9 pairs of set and label count, and the ceiling once a set, for 5 seeds
+    assert len(cells) == (14 * 9 + 3) * 5
     widths = {cell.data: cell.config().backbone.width for cell in cells}
     assert widths == {"cifar10": 2, "cifar100": 8, "svhn": 2}
+
+
+def test_dp_ssl_as_printed_has_what_the_preset_paper_has_of_the_method() -> None:
+    """But the schedule and batch statistics, which all rows share, a first phase as short, and a K of its scale."""
+    (cell,) = (
+        cell for cell in table("table1", seeds=[1]).cells if cell.name.startswith("cifar10-40_dp-ssl_as-printed")
+    )
+    as_printed, paper = cell.settings_in_use(), settings_that_matter(load_preset("paper"))
+    shared = {"final_lr_fraction", "fresh_statistics", "bn_momentum", "compile", "steps", "end_steps", "mcl_max_steps"}
+    differing = {name for name in as_printed if as_printed[name] != paper[name]}
+    assert differing - {"window"} == shared
+    assert {found.paper for found in table("table1").entries if found.row == "DP-SSL, as printed"} == {""}
+    assert not any(found.row == "DP-SSL, as printed" for found in table("fig1").entries)
 
 
 def test_table_5_has_36_cells_of_which_two_stand_in_other_tables() -> None:
