@@ -155,3 +155,9 @@ def test_only_fully_supervised_sees_the_class_of_unlabelled_images(
     assert warm_cli("resume", lied_to).returncode == 0
     one, other = ((folder / "end_model.safetensors").read_bytes() for folder in (honest, lied_to))
     assert (one != other) == may_see_it
+
+
+def test_a_teacher_too_slow_for_so_few_steps_is_told_of_beforehand(warm_cli: Any, tmp_path: Path) -> None:
+    done = warm_cli("fit", "--method", "mean-teacher", *TINY, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert "note: the teacher of mean-teacher is an average over" in done.stderr

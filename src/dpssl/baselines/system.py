@@ -168,6 +168,10 @@ class System(nn.Module, ABC):
     def loss(self, batch: Batch, learner: Learner) -> LossAndMetrics:
         """The objective of one batch, and what to log."""
 
+    def caution(self, ema_decay: float) -> str:
+        """What somebody who trains it with this `--ema-decay` should know beforehand, if anything."""
+        return ""
+
     def trusts(self, probabilities: Tensor) -> Tensor | None:
         """Which rows of (n, C) the system would take as pseudo-labels now, (n,); None where it has none."""
         return None

@@ -5,6 +5,7 @@ system would take its own prediction of as a label. Draws, schedule, optimiser, 
 DP-SSL's own steps; of the section `labeling`, the steps, the batch and the window hold here too.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -107,6 +108,8 @@ def start(config: Config, n_classes: int, bank: ImageBank, labeled: LabeledImage
     task = task_of(config, n_classes, len(bank), labels, size, network.head.in_features)
     system = SYSTEMS[method](method_settings(method, config.baseline.method_settings), task)
     system.start(generator)
+    if caution := system.caution(config.optim.ema_decay):
+        warnings.warn(caution, UserWarning, stacklevel=2)
     return network.to(device).train(), system.to(device).train()
 
 

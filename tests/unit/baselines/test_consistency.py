@@ -137,3 +137,22 @@ def test_fixmatch_without_threshold_and_strong_view_is_pseudo_labelling(
     pseudo, metrics = make_system("pseudo-label", threshold=0, ramp=0).loss(batch, learner(labeled, view))
     assert metrics["pseudo_label_rate"] == 1
     assert fixmatch.item() == pseudo.item()
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "ema_decay", "advice"),
+    [
+        (2**20, 0.999, ""),  # as published
+        (60_000, 0.999, "1,000 of 60,000 steps, too slow to teach; --ema-decay 0.98 "),
+        (1200, 0.995, "200 of 1,200 steps, too slow to teach; --ema-decay 0.13 "),
+        (500, 0.9, "10 of 500 steps, too slow to teach; --ema-decay 0 "),
+        (500, 0.0, ""),  # the student itself
+        (500, 1.0, "inf of 500 steps"),  # the weights that were drawn
+    ],
+)
+def test_a_teacher_that_lags_for_its_training_is_told_of(
+    make_system: MakeSystem, n_steps: int, ema_decay: float, advice: str
+) -> None:
+    caution = make_system("mean-teacher", task={"n_steps": n_steps}).caution(ema_decay)
+    assert (advice in caution) if advice else (caution == "")
+    assert make_system("fixmatch", task={"n_steps": n_steps}).caution(ema_decay) == ""
