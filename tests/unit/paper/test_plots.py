@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.container import ErrorbarContainer
 
 from dpssl.paper.cells import Cell
@@ -15,7 +17,7 @@ from dpssl.paper.entries import Entry, Table
 from dpssl.paper.numbers import as_range
 from dpssl.paper.plots import draw, write_plots
 from dpssl.paper.results import Result, read_results
-from dpssl.paper.tables import table
+from dpssl.paper.tables import METHODS, table
 
 Measure = Callable[[Sequence[Cell], Sequence[float]], dict[str, Result]]
 
@@ -43,6 +45,10 @@ def dots(panel: Axes) -> list[tuple[float, str]]:
     return [(round(float(line.get_xdata()[0]), 6), str(line.get_markerfacecolor())) for line in marked]
 
 
+def words(panel: Axes) -> list[str]:
+    return [text.get_text() for text in panel.texts]
+
+
 def bars(panel: Axes) -> list[tuple[float, float]]:
     """From where to where the bars of a panel reach."""
     drawn = [found for found in panel.containers if isinstance(found, ErrorbarContainer)]
@@ -53,6 +59,14 @@ def bars(panel: Axes) -> list[tuple[float, float]]:
 def bands(panel: Axes) -> np.ndarray:
     """The heights of all corners of a panel's bands."""
     return np.concatenate([path.vertices[:, 1] for band in panel.collections for path in band.get_paths()])
+
+
+def of_errors(small_table: Table, measure: Measure, *errors: float) -> tuple[Table, dict[str, Result]]:
+    """A table of a column, a row and a run an error, with the results it shows."""
+    one_run = [Cell("digits", "digits", 40, method, 1, 8) for method in list(METHODS)[: len(errors)]]
+    entries = tuple(Entry(cell.method, "40 labels", (cell,), "test_accuracy") for cell in one_run)
+    narrowed = dataclasses.replace(small_table, entries=entries)
+    return narrowed, measure(one_run, [1 - error / 100 for error in errors])
 
 
 def svg(wanted: Table, results: dict[str, Result], folder: Path) -> str:
@@ -96,15 +110,77 @@ def test_the_papers_ranges_are_drawn_hollow_and_without_a_median_it_does_not_pri
 
 def test_a_panel_without_numbers_says_so() -> None:
     accuracy, empty_sets, *_ = draw(table("table4"), {}).axes
-    assert [text.get_text() for text in empty_sets.texts] == ["not run"]
+    assert words(empty_sets) == ["not run"]
     assert list(empty_sets.get_xticks()) == []
-    assert [text.get_text() for text in accuracy.texts] == []
+    assert "not run" not in words(accuracy)
 
 
 @pytest.mark.parametrize("name", ["table1", "table5", "fig1", "fig3", "fig-specialists"])
 def test_a_picture_without_numbers_says_so_in_every_panel(name: str) -> None:
     for panel in draw(table(name, "small"), {}).axes:
-        assert [text.get_text() for text in panel.texts] == ["not run"]
+        assert words(panel) == ["not run"]
+
+
+def test_a_row_without_a_number_says_so_where_others_have_some() -> None:
+    *_, last = draw(table("table3"), {}).axes
+    assert words(last).count("not run") == 2  # the paper's label model and the surest, which the paper does not print
+    assert words(last).count("no such number") == 2  # proxy labels are asked of one panel alone
+
+
+def test_numbers_stand_beside_their_dots_with_the_decimals_of_the_table(
+    small_table: Table, cells: list[Cell], measure: Measure
+) -> None:
+    panel = draw(one_entry(small_table, cells, paper="75.5±2.00"), measure(cells, (0.6, 0.9, 0.6))).axes[0]
+    ours, papers = panel.texts
+    assert (ours.get_text(), papers.get_text()) == ("70.00", "75.50")
+    assert [text.xy[0] for text in (ours, papers)] == pytest.approx([end for _, end in bars(panel)])
+
+
+def test_errors_that_differ_by_a_large_factor_have_a_logarithmic_axis(small_table: Table, measure: Measure) -> None:
+    panel = draw(*of_errors(small_table, measure, 25, 2.6, 2.8)).axes[0]
+    assert panel.get_xscale() == "log"
+    assert words(panel) == ["25.00", "2.60", "2.80"]
+    near, all_of_it = 2.8 / 2.6, panel.get_xlim()[1] / panel.get_xlim()[0]
+    assert np.log(near) / np.log(all_of_it) > 0.015  # (2.8 - 2.6) / 25 of a linear axis is .008
+    assert draw(*of_errors(small_table, measure, 4, 2.6, 2.8)).axes[0].get_xscale() == "linear"
+
+
+def test_a_logarithmic_axis_of_dots_has_a_place_for_zero(small_table: Table, measure: Measure) -> None:
+    panel = draw(*of_errors(small_table, measure, 25, 2.5, 0)).axes[0]
+    *_, (zero, _) = dots(panel)
+    assert words(panel)[2] == "0.00"
+    assert panel.get_xlim()[0] < zero < 2.5
+    assert panel.get_xticklabels()[0].get_text() == "0"
+    assert panel.get_xticks()[0] == pytest.approx(zero)
+
+
+def test_bars_end_where_numbers_must(
+    small_table: Table, cells: list[Cell], measure: Measure, write_done: Callable[..., Any], tmp_path: Path
+) -> None:
+    wanted, results = one_entry(small_table, cells), measure(cells, (1.0, 1.0, 0.94))  # 98 ± 3.46 %
+    for plot in ("dots", "panels"):
+        assert bars(draw(dataclasses.replace(wanted, plot=plot), results).axes[0])[0][1] <= 100
+    assert "Bars are cut at 100 %, past which nothing can be." in svg(wanted, results, tmp_path)
+    assert max(draw(wanted, results).axes[0].get_xticks()) <= 100
+    for cell, n_empty in zip(cells, (0, 0, 3), strict=True):  # 1 ± 1.73
+        folder = write_done(cell, {"n_empty_sets": n_empty})
+    counted = one_entry(small_table, cells, figure="n_empty_sets", shown_as="count")
+    results = read_results(folder, cells)[0]
+    assert bars(draw(counted, results).axes[0]) == [pytest.approx((0, 1 + 3**0.5))]
+    assert min(draw(counted, results).axes[0].get_xticks()) >= 0
+    assert "Bars are cut at 0, past which nothing can be." in svg(counted, results, tmp_path)
+
+
+def test_many_panels_are_wrapped_and_the_numbers_below_them_do_not_touch() -> None:
+    for name in ("table1", "table3", "table4"):
+        figure = draw(table(name), {})
+        FigureCanvasAgg(figure).draw()
+        assert figure.get_figwidth() < 10
+        corners = [panel.get_position() for panel in figure.axes]
+        assert len({round(corner.x0, 3) for corner in corners}) == 3
+        assert len({round(corner.y0, 3) for corner in corners}) == len(figure.axes) / 3
+        boxes = [label.get_window_extent() for panel in figure.axes for label in panel.get_xticklabels()]
+        assert not any(box.overlaps(other) for n, box in enumerate(boxes) for other in boxes[:n])
 
 
 def test_on_a_logarithmic_axis_zero_and_bands_below_it_stand_at_the_foot(small_table: Table, measure: Measure) -> None:
@@ -116,7 +192,8 @@ def test_on_a_logarithmic_axis_zero_and_bands_below_it_stand_at_the_foot(small_t
         for x in (40, 250)
     ]
     panel = draw(dataclasses.replace(small_table, entries=tuple(entries), plot="lines"), results).axes[0]
-    zero, two = (line.get_ydata()[0] for line in panel.lines)
+    drawn = {line.get_label(): line.get_ydata()[0] for line in panel.lines}
+    zero, two = drawn["zero"], drawn["uncertain"]
     assert two == pytest.approx(2)
     assert zero == pytest.approx(1)  # half of the smallest number above 0
     labels = dict(zip(panel.get_yticks(), (text.get_text() for text in panel.get_yticklabels()), strict=True))
@@ -193,11 +270,113 @@ def test_a_grid_has_the_deviation_in_smaller_print_where_there_are_several_runs(
 ) -> None:
     results = measure(cells, (0.6, 0.9, 0.6))
     mean, deviation = draw(one_entry(small_table, cells, "grid"), results).axes[0].texts
-    assert (mean.get_text(), deviation.get_text()) == ("70.0", "±17.3")
+    assert (mean.get_text(), deviation.get_text()) == ("70.00", "±17.32")
     assert deviation.get_fontsize() < mean.get_fontsize()
     assert deviation.xyann[1] < mean.xyann[1]  # below it
     alone = draw(one_entry(small_table, cells[:1], "grid"), results).axes[0]
-    assert [text.get_text() for text in alone.texts] == ["60.0"]
+    assert words(alone) == ["60.00"]
+
+
+def test_a_far_number_of_a_grid_has_no_place_on_its_scale_of_colours(
+    small_table: Table, measure: Measure, tmp_path: Path
+) -> None:
+    wanted, results = of_errors(small_table, measure, 10.6, 3.4, 3.3, 3.2, 3.1, 3.0, 2.9)
+    shown = [dataclasses.replace(entry, shown_as="percent") for entry in wanted.entries]
+    wanted = dataclasses.replace(wanted, entries=tuple(shown), plot="grid")
+    figure = draw(wanted, results)
+    panel, beside = figure.axes
+    (image,) = panel.images
+    assert image.get_clim() == pytest.approx((96.6, 97.1))
+    far, lightest = image.to_rgba([89.4, 96.6])
+    assert far[0] > far[2]
+    assert lightest[0] < lightest[2]
+    assert words(panel)[:2] == ["↓ 89.40", "96.60"]
+    assert beside.get_ylabel() == "mean (%)"
+    assert "Orange with an arrow: below the scale of colours." in svg(wanted, results, tmp_path)
+    near = dataclasses.replace(wanted, entries=wanted.entries[1:])
+    assert draw(near, results).axes[0].images[0].get_clim() == pytest.approx((96.6, 97.1))
+    assert "Orange" not in svg(near, results, tmp_path)
+
+
+def test_the_footer_says_whose_bars_they_are(
+    small_table: Table, cells: list[Cell], measure: Measure, tmp_path: Path
+) -> None:
+    results, wanted = measure(cells, (0.6, 0.9, 0.7)), one_entry(small_table, cells, paper="75.00±2.00")
+    one_run = one_entry(small_table, cells[:1], paper="75.00±2.00")
+    assert ">The bars are the paper's; a single run of ours has none.<" in svg(one_run, results, tmp_path)
+    assert ">The bars are the paper's.<" in svg(one_run, {}, tmp_path)
+    assert "The bars are" not in svg(wanted, results, tmp_path)
+
+
+def test_equal_bars_have_the_papers_beside_them_in_words(write_done: Callable[..., Any], tmp_path: Path) -> None:
+    wanted = table("fig-specialists", "small", 8, [1, 2])
+    for cell in wanted.cells:
+        folder = write_done(cell, {"specialists_per_class": [6] * 10})
+    text = svg(wanted, read_results(folder, wanted.cells)[0], tmp_path)
+    assert ">Every class has 6 in every run.<" in text
+    assert ">Of K = 30 LFs; of K = 50 on CIFAR-10 the paper's text names 4 to 15, for 3 of its classes.<" in text
+
+
+def test_lines_have_looks_of_their_own_and_only_the_one_that_matters_a_band(
+    write_done: Callable[..., Any], tmp_path: Path
+) -> None:
+    wanted = table("fig1", "small", 8, [1, 2])
+    for cell in wanted.cells:
+        place = list(METHODS).index(cell.method)
+        folder = write_done(cell, {"test_accuracy": 0.9 - 0.01 * place - 0.002 * cell.seed})
+    results = read_results(folder, wanted.cells)[0]
+    panel = draw(wanted, results).axes[0]
+    drawn = [line for line in panel.lines if not line.get_label().startswith("_")]
+    assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == len(drawn)
+    assert len({line.get_marker() for line in drawn}) == len(drawn)
+    assert sorted(drawn, key=lambda line: -line.get_ydata()[-1]) == drawn  # as in the legend
+    starts = [line.get_xdata()[0] for line in drawn]
+    assert starts == sorted(set(starts))  # side by side
+    assert min(starts) > 40 / 2
+    assert max(starts) < 40 * 2
+    assert len([band for band in panel.collections if isinstance(band, PolyCollection)]) == 1
+    black = next(line for line in drawn if line.get_label() == wanted.emphasis)
+    assert bands(panel).max() == pytest.approx(black.get_ydata()[0] + 0.02**0.5)
+    assert black.get_linewidth() > 2 * max(line.get_linewidth() for line in drawn if line is not black)
+    assert len([found for found in panel.containers if isinstance(found, ErrorbarContainer)]) == 2 * len(drawn)
+    assert ">Bars: one standard deviation as well; the band is that of DP-SSL.<" in svg(wanted, results, tmp_path)
+
+
+def test_curves_and_grids_compare_the_seeds_that_all_their_points_have(
+    write_done: Callable[..., Any], tmp_path: Path
+) -> None:
+    wanted = table("fig3", "small", 8, [1, 2, 3])
+    for cell in wanted.cells:
+        if cell.variant == "default" or cell.seed < 3:  # the default alone has a third seed, which is far better
+            folder = write_done(cell, {"annotation_accuracy": 0.99 if cell.seed == 3 else 0.9})
+    results = read_results(folder, wanted.cells)[0]
+    for panel in draw(wanted, results).axes:
+        assert {round(y, 6) for line in panel.lines for y in line.get_ydata() if line.get_marker() == "o"} == {10}
+    footer = ">Seeds 1 and 2, which all numbers have; 3, which some have, left out.<"
+    text = svg(wanted, results, tmp_path)
+    assert footer in text
+    assert ">Ours: each number from 2 runs; " in text
+    grid = table("table5", "small", 8, [1, 2, 3])
+    assert not {text for text in words(draw(grid, results).axes[0]) if text.startswith("93")}  # the mean of three
+    assert footer in svg(grid, results, tmp_path)
+    narrowed = dataclasses.replace(wanted, entries=wanted.entries[:1])
+    assert ">Seeds 1 and 2.<" in svg(narrowed, results, tmp_path)
+    alone = [dataclasses.replace(entry, cells=entry.cells[n : n + 1]) for n, entry in enumerate(wanted.entries[:2])]
+    apart = dataclasses.replace(wanted, entries=tuple(alone))
+    assert ">No seed is common to all numbers, so that each has its own: " in svg(apart, results, tmp_path)
+
+
+def test_panels_name_what_they_are_over_and_have_a_tick_for_each_value_that_was_run(
+    write_done: Callable[..., Any],
+) -> None:
+    wanted = table("fig3", "small", 8, [1])
+    for cell in wanted.cells:
+        if dict(cell.settings).get("specialist_ratio") != 0.4:
+            folder = write_done(cell)
+    over_lfs, over_ratio = draw(wanted, read_results(folder, wanted.cells)[0]).axes
+    assert (over_lfs.get_xlabel(), over_ratio.get_xlabel()) == ("K", "ρ")
+    assert list(over_lfs.get_xticks()) == [10, 20, 30, 40, 50, 60]
+    assert [text.get_text() for text in over_ratio.get_xticklabels()] == ["0.1", "0.2", "0.3", "0.5", "1"]
 
 
 def test_panels_have_the_line_of_the_default_only_where_they_share_it(
