@@ -156,10 +156,6 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _of_dots(table: Table, results: dict[str, Result]) -> Iterator[str]:
-    of_ours = [mark for entry in table.entries if (mark := our_mark(entry, results))]
-    of_papers = [mark for entry in table.entries if (mark := papers_mark(entry))]
-    if not any(mark.ends for mark in of_ours) and any(mark.ends for mark in of_papers):
-        yield "The bars are the paper's" + ("; a single run of ours has none." if of_ours else ".")
     if is_logarithmic(table, results):
         found = {column: [entry for entry in table.entries if entry.column == column] for column in table.columns}
         drawn = [panel for entries in found.values() if (panel := marks(entries, results))]
@@ -168,10 +164,6 @@ def _of_dots(table: Table, results: dict[str, Result]) -> Iterator[str]:
 
 
 def _of_lines(table: Table, results: dict[str, Result]) -> Iterator[str]:
-    barred = {entry.row for entry in table.entries if (mark := our_mark(entry, results)) and mark.ends}
-    if barred:
-        band = f"; the band is that of {table.emphasis}" if table.emphasis in barred else ""
-        yield f"Bars: one standard deviation as well{band}."
     if len(by_last_error(table, results)) > 1:
         yield "On grey, side by side: the methods at one number of labels, in the order of their last errors."
 

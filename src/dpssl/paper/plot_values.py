@@ -90,11 +90,13 @@ def _marks(table: Table, results: dict[str, Result]) -> list[str]:
     measures = [(entry, ours(entry, results)) for entry in table.entries]
     printed = [(entry, papers(entry)) for entry in table.entries]
     barred = [entry for entry, spread in measures if spread and spread.ends]
+    name = {"lines": "bars", "grid": "±"}.get(table.plot, "bars" if barred else "bars, which are all the paper's")
+    if table.emphasis in {entry.row for entry in barred}:
+        name += f", and the band of {table.emphasis}"
     if table.plot == "dots":  # elsewhere the paper's numbers have no bars
         barred += [entry for entry, spread in printed if spread and spread.ends]
     marks = []
     if any(entry.statistic == "mean" for entry in barred):
-        name = {"lines": "bands", "grid": "±"}.get(table.plot, "bars")
         marks.append(f"{name}: one standard deviation")
     if ranged := dict.fromkeys(entry.column for entry in barred if entry.statistic == "range"):
         marks.append(f"bars of {', '.join(ranged)}: from the least to the greatest, with the median")

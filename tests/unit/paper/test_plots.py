@@ -226,7 +226,7 @@ def test_a_band_that_ends_just_above_zero_does_not_stretch_the_axis(
     ("plot", "words"),
     [
         ("dots", "Ours: each number from 3 runs; bars: one standard deviation."),
-        ("lines", "Ours: each number from 3 runs; bands: one standard deviation; hollow: the paper's."),
+        ("lines", "Ours: each number from 3 runs; bars: one standard deviation; hollow: the paper's."),
         ("bars", "Ours: each number from 3 runs; bars: one standard deviation."),
         ("grid", "Ours: each number from 3 runs; ±: one standard deviation; in brackets: the paper's."),
     ],
@@ -258,7 +258,7 @@ def test_the_footer_has_the_papers_budget_beside_its_numbers(tmp_path: Path) -> 
 
 def test_without_runs_the_footer_names_no_budget_of_ours(small_table: Table, tmp_path: Path) -> None:
     text = svg(small_table, {}, tmp_path)
-    assert ">Ours: nothing was run; bars: one standard deviation.<" in text
+    assert ">Ours: nothing was run; bars, which are all the paper's: one standard deviation.<" in text
     assert "Budget" not in text
     assert ">ours<" not in text
     barely = svg(table("barely"), {}, tmp_path)
@@ -303,9 +303,10 @@ def test_the_footer_says_whose_bars_they_are(
 ) -> None:
     results, wanted = measure(cells, (0.6, 0.9, 0.7)), one_entry(small_table, cells, paper="75.00±2.00")
     one_run = one_entry(small_table, cells[:1], paper="75.00±2.00")
-    assert ">The bars are the paper's; a single run of ours has none.<" in svg(one_run, results, tmp_path)
-    assert ">The bars are the paper's.<" in svg(one_run, {}, tmp_path)
-    assert "The bars are" not in svg(wanted, results, tmp_path)
+    papers_alone = "; bars, which are all the paper's: one standard deviation.<"
+    assert f">Ours: each number from 1 run{papers_alone}" in svg(one_run, results, tmp_path)
+    assert f">Ours: nothing was run{papers_alone}" in svg(one_run, {}, tmp_path)
+    assert ">Ours: each number from 3 runs; bars: one standard deviation.<" in svg(wanted, results, tmp_path)
 
 
 def test_equal_bars_have_the_papers_beside_them_in_words(write_done: Callable[..., Any], tmp_path: Path) -> None:
@@ -339,7 +340,8 @@ def test_lines_have_looks_of_their_own_and_only_the_one_that_matters_a_band(
     assert bands(panel).max() == pytest.approx(black.get_ydata()[0] + 0.02**0.5)
     assert black.get_linewidth() > 2 * max(line.get_linewidth() for line in drawn if line is not black)
     assert len([found for found in panel.containers if isinstance(found, ErrorbarContainer)]) == 2 * len(drawn)
-    assert ">Bars: one standard deviation as well; the band is that of DP-SSL.<" in svg(wanted, results, tmp_path)
+    footer = ">Ours: each number from 2 runs; bars, and the band of DP-SSL: one standard deviation.<"
+    assert footer in svg(wanted, results, tmp_path)
 
 
 def test_curves_and_grids_compare_the_seeds_that_all_their_points_have(

@@ -145,7 +145,7 @@ def test_a_grid_shows_our_mean_and_the_papers_number(
 ) -> None:
     grid = dataclasses.replace(small_table, plot="grid")
     text = write_plots(grid, results, tmp_path, "grid")[1].read_text(encoding="utf-8")
-    assert ">7.0<" in text  # mean error of 6 and 8 %
+    assert ">7.00<" in text  # mean error of 6 and 8 %
     assert ">[6.54±0.98]<" in text
     assert ">[5.07±0.65]<" in text  # not run here, so nothing of ours stands above it
 
