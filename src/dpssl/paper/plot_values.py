@@ -90,7 +90,7 @@ def _marks(table: Table, results: dict[str, Result]) -> list[str]:
     measures = [(entry, ours(entry, results)) for entry in table.entries]
     printed = [(entry, papers(entry)) for entry in table.entries]
     barred = [entry for entry, spread in measures if spread and spread.ends]
-    name = {"lines": "bars", "grid": "±"}.get(table.plot, "bars" if barred else "bars, which are all the paper's")
+    name = {"lines": "bars", "grid": "±"}.get(table.plot, "bars" if barred else "the paper's bars")
     if table.emphasis in {entry.row for entry in barred}:
         name += f", and the band of {table.emphasis}"
     if table.plot == "dots":  # elsewhere the paper's numbers have no bars

@@ -258,7 +258,7 @@ def test_the_footer_has_the_papers_budget_beside_its_numbers(tmp_path: Path) -> 
 
 def test_without_runs_the_footer_names_no_budget_of_ours(small_table: Table, tmp_path: Path) -> None:
     text = svg(small_table, {}, tmp_path)
-    assert ">Ours: nothing was run; bars, which are all the paper's: one standard deviation.<" in text
+    assert ">Ours: nothing was run; the paper's bars: one standard deviation.<" in text
     assert "Budget" not in text
     assert ">ours<" not in text
     barely = svg(table("barely"), {}, tmp_path)
@@ -303,7 +303,7 @@ def test_the_footer_says_whose_bars_they_are(
 ) -> None:
     results, wanted = measure(cells, (0.6, 0.9, 0.7)), one_entry(small_table, cells, paper="75.00±2.00")
     one_run = one_entry(small_table, cells[:1], paper="75.00±2.00")
-    papers_alone = "; bars, which are all the paper's: one standard deviation.<"
+    papers_alone = "; the paper's bars: one standard deviation.<"
     assert f">Ours: each number from 1 run{papers_alone}" in svg(one_run, results, tmp_path)
     assert f">Ours: nothing was run{papers_alone}" in svg(one_run, {}, tmp_path)
     assert ">Ours: each number from 3 runs; bars: one standard deviation.<" in svg(wanted, results, tmp_path)
