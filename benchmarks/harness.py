@@ -295,7 +295,14 @@ def run(job: Job, seed: int, data: str, device: torch.device) -> dict[str, Any]:
     if isinstance(network, LFNetwork):
         figures |= lf_figures(network, bank, dataset.truth, rows)
     figures["minutes"] = round(minutes, 2)
-    return {"name": name, "seed": seed, **figures, "config": settings_that_matter(config), "curve": watch.curve}
+    return {
+        "name": name,
+        "seed": seed,
+        **figures,
+        "commit": commit(),
+        "config": settings_that_matter(config),
+        "curve": watch.curve,
+    }
 
 
 def lf_figures(network: LFNetwork, bank: ImageBank, truth: np.ndarray, rows: np.ndarray) -> dict[str, Any]:

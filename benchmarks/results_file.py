@@ -38,6 +38,6 @@ def measure_missing(
         if any(of_row.items() <= row.items() for row in rows):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            rows.append({**of_row, **measure(Path(folder), **of_row)})
+            rows.append({**of_row, **measure(Path(folder), **of_row), "commit": commit()})
         print(rows[-1], flush=True)
-        write_results(out, {"commit": commit(), **noted, "rows": rows})
+        write_results(out, {"commit": commit(), **noted, "rows": rows})  # the last row's; others may be of an earlier
