@@ -300,7 +300,7 @@ def run(job: Job, seed: int, data: str, device: torch.device) -> dict[str, Any]:
         "seed": seed,
         **figures,
         "commit": commit(),
-        "config": settings_that_matter(config),
+        "config": settings_that_matter(config) | {"data": Path(data).name},  # wherever the file lies
         "curve": watch.curve,
     }
 
