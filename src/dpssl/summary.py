@@ -105,7 +105,8 @@ def _class_table(summary: dict[str, Any]) -> list[str]:
     width = max(5, *(len(name) for name in names))
     scored = summary["n_evaluated"] > 0
     columns = COLUMNS_WITH_TRUTH if scored else COLUMNS_WITHOUT_TRUTH
-    if scored and summary["n_evaluated"] < summary["n_images"] - summary["n_labeled"]:  # beside the labels of all
+    if scored and summary["n_evaluated"] < summary["n_images"] - summary["n_labeled"]:
+        # How many are truly of a class is known of some images alone, how many got it of all.
         columns = {title: column for title, column in columns.items() if title != "truly"}
     if "specialists_per_class" in summary:
         columns = columns | LF_COLUMNS

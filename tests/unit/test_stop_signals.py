@@ -10,7 +10,9 @@ from dpssl.cli import main
 from dpssl.stop_signals import STOPS, heeded
 
 
-def test_each_is_heeded_and_the_handlers_of_before_come_back() -> None:
+def test_each_is_heeded_and_the_handlers_of_before_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdout", "stderr"):  # lest a terminal on which the tests run is taken for the closed one
+        monkeypatch.setattr(sys, name, None)
     before, received = [signal.getsignal(number) for number in STOPS], list[int]()
     with heeded(lambda number, _: received.append(number)):
         ignored = [number for number in STOPS if signal.getsignal(number) is signal.SIG_IGN]  # the tests' own nohup

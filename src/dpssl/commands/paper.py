@@ -58,10 +58,8 @@ def run_paper(chosen: dict[str, Any]) -> int:
     is_part = len(part.cells) < len(wanted.cells)
     _render(part, results, problems, chosen["out"], chosen["cells"] if is_part else [])
     for flag, n in other_runs(folder, cells).items():
-        print(
-            f"note: {folder.folder} has files of {n} {'run' if n == 1 else 'runs'} like these with {flag}",
-            file=sys.stderr,
-        )
+        runs = "run" if n == 1 else "runs"
+        print(f"note: {folder.folder} has files of {n} {runs} like these with {flag}", file=sys.stderr)
     return 0
 
 
@@ -73,9 +71,8 @@ def _state(cell: "Cell", results: "dict[str, Result]", runs: Path) -> str:
         return f"failed ({found.error})"
     if found is not None and found.has(cell):
         return DONE
-    return (
-        "begun" if os.path.isdir(runs / folder_name(cell)) else "to run"
-    )  # False, too, where it may not be looked into
+    is_begun = os.path.isdir(runs / folder_name(cell))  # False, too, where it may not be looked into
+    return "begun" if is_begun else "to run"
 
 
 def _run(wanted: "Table", cells: "list[Cell]", chosen: dict[str, Any]) -> int:

@@ -56,6 +56,9 @@ class Table:
     def rows(self) -> list[str]:
         return list(dict.fromkeys(entry.row for entry in self.entries))
 
+    def of_column(self, column: str) -> list[Entry]:
+        return [entry for entry in self.entries if entry.column == column]
+
     @property
     def columns(self) -> list[str]:
         return list(dict.fromkeys(entry.column for entry in self.entries))

@@ -121,7 +121,7 @@ def draw_panels(table: Table, results: dict[str, Result], axes: "Sequence[Axes]"
     """A panel a column over x, whose ticks are the x with numbers; what all panels share is a dashed line."""
     default = default_of_panels(table, results)
     for panel, column in zip(axes, table.columns, strict=True):
-        entries = [entry for entry in table.entries if entry.column == column]
+        entries = table.of_column(column)
         for entry in entries:
             if entry.x is not None and (spread := our_mark(entry, results)):
                 draw_bar(panel, spread, entry.x, OURS, upright=True)

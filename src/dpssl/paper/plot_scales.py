@@ -12,11 +12,10 @@ from dpssl.config import load_preset
 from dpssl.paper.entries import COUNT, ERROR, Entry, Table
 from dpssl.paper.numbers import printed_specialists
 from dpssl.paper.plans import SCALES, SET_TITLES
-from dpssl.paper.plot_values import Spread, ours, papers
+from dpssl.paper.plot_values import LOWEST_SHARE, Spread, ours, papers
 from dpssl.paper.results import Result, measured
 
 LARGE_RATIO = 5.0  # of two numbers of one panel; on a linear axis the small ones would be one spot
-LOWEST_SHARE = 0.1  # of the smallest number: how far down a bar may stretch a logarithmic axis
 
 
 def comparable(table: Table, results: dict[str, Result]) -> Table:
@@ -27,7 +26,7 @@ def comparable(table: Table, results: dict[str, Result]) -> Table:
     """
     if table.plot not in ("panels", "grid"):
         return table
-    of_points = [seeds for entry in table.entries if (seeds := _seeds(entry, results))]
+    of_points = _seeds_of_points(table, results)
     common = set.intersection(*of_points) if of_points else set()
     if not common:
         return table
@@ -36,6 +35,11 @@ def comparable(table: Table, results: dict[str, Result]) -> Table:
         for entry in table.entries
     )
     return dataclasses.replace(table, entries=tuple(entries))
+
+
+def _seeds_of_points(table: Table, results: dict[str, Result]) -> list[set[int]]:
+    """The seeds of each entry that has any."""
+    return [seeds for entry in table.entries if (seeds := _seeds(entry, results))]
 
 
 def _seeds(entry: Entry, results: dict[str, Result]) -> set[int]:
@@ -81,7 +85,7 @@ def is_logarithmic(table: Table, results: dict[str, Result]) -> bool:
     if any(entry.shown_as != ERROR for entry in table.entries):
         return False
     for column in table.columns:
-        found = marks((entry for entry in table.entries if entry.column == column), results)
+        found = marks(table.of_column(column), results)
         centers = [mark.center for mark in found if mark.center]
         if centers and max(centers) >= LARGE_RATIO * min(centers):
             return True
@@ -139,7 +143,7 @@ def remarks(whole: Table, table: Table, results: dict[str, Result]) -> list[str]
 def _on_seeds(whole: Table, table: Table, results: dict[str, Result]) -> Iterator[str]:
     if table.plot not in ("panels", "grid"):
         return
-    of_points = [seeds for entry in table.entries if (seeds := _seeds(entry, results))]
+    of_points = _seeds_of_points(table, results)
     dropped = set().union(*(_seeds(entry, results) for entry in whole.entries)).difference(*of_points)
     noun = "Seeds" if of_points and len(of_points[0]) > 1 else "Seed"
     if any(seeds != of_points[0] for seeds in of_points):
@@ -157,8 +161,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 def _of_dots(table: Table, results: dict[str, Result]) -> Iterator[str]:
     if is_logarithmic(table, results):
-        found = {column: [entry for entry in table.entries if entry.column == column] for column in table.columns}
-        drawn = [panel for entries in found.values() if (panel := marks(entries, results))]
+        drawn = [panel for column in table.columns if (panel := marks(table.of_column(column), results))]
         leaves = any(mark.ends and mark.ends[0] < start_of_log_axis(panel)[0] for panel in drawn for mark in panel)
         yield "Logarithmic scale" + ("; a bar that leaves a panel goes on to the left." if leaves else ".")
 

@@ -9,6 +9,8 @@ from dpssl.paper.entries import Entry, Table
 from dpssl.paper.numbers import as_number, as_range
 from dpssl.paper.results import Result, measured
 
+LOWEST_SHARE = 0.1  # of the smallest number: how far down a bar may stretch a logarithmic axis
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -45,9 +47,7 @@ def default_of_panels(table: Table, results: dict[str, Result]) -> Spread | None
     """What we measured of the entry that all panels share; None with one panel, where any entry would be that."""
     if len(table.columns) < 2:
         return None
-    shared = set.intersection(
-        *({entry.cells for entry in table.entries if entry.column == column} for column in table.columns)
-    )
+    shared = set.intersection(*({entry.cells for entry in table.of_column(column)} for column in table.columns))
     return next((ours(entry, results) for entry in table.entries if entry.cells in shared), None)
 
 
@@ -63,7 +63,7 @@ def foot_of_log_axis(table: Table, results: dict[str, Result]) -> float | None:
     ]
     values = [*centers, *(spread.ends[0] for spread in drawn if spread.ends)]
     smallest = min((center for center in centers if center > 0), default=1.0)
-    foot = max(min((value for value in values if value > 0), default=1.0) / 2, smallest / 10)
+    foot = max(min((value for value in values if value > 0), default=1.0) / 2, LOWEST_SHARE * smallest)
     return foot if any(value < foot for value in values) else None
 
 

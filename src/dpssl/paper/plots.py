@@ -83,7 +83,7 @@ def draw(table: Table, results: dict[str, Result]) -> "Figure":
         spare.remove()
     draw_on(table, results, axes)
     for index, panel in enumerate(axes):
-        entries = _of_column(table, table.columns[index]) if n_panels > 1 else table.entries
+        entries = table.of_column(table.columns[index]) if n_panels > 1 else table.entries
         if not marks(entries, results):
             _say_not_run(panel, has_scale=table.plot not in ("bars", "grid"))
     if table.plot in ("dots", "panels", "bars"):
@@ -91,10 +91,6 @@ def draw(table: Table, results: dict[str, Result]) -> "Figure":
     figure.suptitle(table.title, fontsize=11)
     figure.supxlabel("\n".join(words), x=0.01, ha="left", fontsize=7, color=ASIDE)
     return figure
-
-
-def _of_column(table: Table, column: str) -> list[Entry]:
-    return [entry for entry in table.entries if entry.column == column]
 
 
 def _say_not_run(panel: "Axes", *, has_scale: bool) -> None:
@@ -110,7 +106,7 @@ def _dots(table: Table, results: dict[str, Result], axes: "Sequence[Axes]") -> N
     beside = 0.22 if any(papers(entry) for entry in table.entries) else 0.0
     is_log = is_logarithmic(table, results)
     for panel, column in zip(axes, table.columns, strict=True):
-        entries = _of_column(table, column)
+        entries = table.of_column(column)
         panel.set_title(column, fontsize=8)
         panel.set_yticks(list(places.values()), list(places), fontsize=8)
         panel.set_ylim(len(places) - 0.5, -0.5)

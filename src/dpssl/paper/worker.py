@@ -70,7 +70,7 @@ def _work(task: Task) -> int:
     if task.threads:
         here["threads"] = task.threads
     config = with_values(cell.config(), here)
-    commit = _commit()  # before the heavy imports: the code may be at another when the run is done
+    commit = _commit()  # before training: the tree may be at another when the run is done
     goes_on = _can_go_on(folder, cell)
     if goes_on:
         run = open_run(folder, progress=False)

@@ -14,11 +14,8 @@ from dpssl.training.distributed import anyone, on_writer, share, spread
 from dpssl.training.run_log import RunLog
 from dpssl.training.step import TrainState
 
-SHOWN_METRICS = {
-    "loss": "loss",
-    "coverage": "coverage",
-    "pseudo_label_rate": "learnt from",
-}  # metric -> word on the bar
+# Metric -> word on the bar.
+SHOWN_METRICS = {"loss": "loss", "coverage": "coverage", "pseudo_label_rate": "learnt from"}
 LONG_WINDOW = 10.0  # seconds, after which nobody waits for its end: what cuts a window writes a checkpoint
 
 
