@@ -207,6 +207,9 @@ PLANS: dict[str, list[Job]] = {
         ("the same, fixed threshold", DP_SSL, {**SPREAD_LFS, "adaptive_threshold": False}),
         ("DP-SSL", DP_SSL, STARTED_LFS),
         ("FixMatch", "fixmatch", STARTED),
+        ("FreeMatch", "freematch", STARTED),
+        ("FlexMatch", "flexmatch", STARTED),
+        ("UDA", "uda", STARTED),
         ("DP-SSL from drawn weights", DP_SSL, {**HALVED_LFS, **LIMITED, **BRIEF, "backbone_weights": ""}),
     ],
 }
