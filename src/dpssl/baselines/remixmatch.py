@@ -66,9 +66,10 @@ class ReMixMatch(System):
         settings, cta, generator = self.settings, self.cta, learner.generator
         n_labeled, n_unlabeled = len(batch.labels), len(batch.unlabeled)
         probe = cta.draw(n_labeled, generator, probe=True)
-        weak, labeled = learner.weak(batch.unlabeled), learner.strong(batch.labeled, cta.turns(batch.labeled, probe))
-        strong = self._strong_views(batch.unlabeled, learner)
-        guessed, probed = torch.split(learner.guess_logits(torch.cat([weak, labeled])), [n_unlabeled, n_labeled])
+        weak, probes = learner.weak(batch.unlabeled), learner.strong(batch.labeled, cta.turns(batch.labeled, probe))
+        labeled = self._strong(batch.labeled, learner)
+        strong = self._strong(batch.unlabeled.repeat(settings.n_strong, 1, 1, 1), learner)  # view after view
+        guessed, probed = torch.split(learner.guess_logits(torch.cat([weak, probes])), [n_unlabeled, n_labeled])
         target = self.guess(torch.softmax(guessed, -1))
         recognized = torch.softmax(probed, -1).gather(1, batch.labels[:, None]).squeeze(1)
         cta.learn(probe, recognized)
@@ -107,10 +108,9 @@ class ReMixMatch(System):
         self.mean_prediction.lerp_(probabilities.mean(0), 1 - self.settings.alignment_decay)
         return sharpen(aligned, self.settings.temperature)
 
-    def _strong_views(self, images: Tensor, learner: Learner) -> Tensor:
-        """K views of each image, view after view."""
-        copies = images.repeat(self.settings.n_strong, 1, 1, 1)
-        return learner.strong(copies, self.cta.turns(copies, self.cta.draw(len(copies), learner.generator)))
+    def _strong(self, images: Tensor, learner: Learner) -> Tensor:
+        """A view of each to train on, by the strengths that CTAugment has learnt."""
+        return learner.strong(images, self.cta.turns(images, self.cta.draw(len(images), learner.generator)))
 
 
 def turn_images(images: Tensor) -> tuple[Tensor, Tensor]:
