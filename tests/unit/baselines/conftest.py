@@ -11,13 +11,17 @@ from dpssl.baselines.registry import SYSTEMS, method_settings
 from dpssl.baselines.system import Batch, System, Task
 from dpssl.config import Config, with_values
 
+WEAK, STRONG, N_VIEWS = 1, 2, 3  # a view adds to the pixels of its image, which are 0, 3, 6, …
+FIRST_UNLABELED = 120  # the pixels of the first unlabelled image
+
 
 class ChosenLogits:
-    """Stands for a learner: its views are the images themselves, and its passes return what the test chose, in order.
+    """Stands for a learner: its views are the images, marked, and its passes return what the test chose, in order.
 
     The joint pass (with `features` where a method asks for them), the teacher and the guess have logits of their own,
     a row per image, so that none can stand for another. Rows may require a gradient; as with a real learner it reaches
-    neither teacher nor guess. Views are recorded by name, so that a test sees who was asked for what.
+    neither teacher nor guess. A test sees which views were asked for, and which of them went through each pass, in
+    order: `seen` has "L0 weak, U0 strong" for the first labelled and the first unlabelled image of `make_batch`.
     """
 
     def __init__(
@@ -29,16 +33,17 @@ class ChosenLogits:
     ) -> None:
         self.given = {"joint": [*joint], "teacher": [*teacher], "guess": [*guess], "features": [*features]}
         self.asked: list[str] = []
+        self.seen: list[str] = []
         self.n_targets = 0
         self.generator = torch.Generator().manual_seed(0)
 
     def weak(self, images: Tensor) -> Tensor:
         self.asked.append("weak")
-        return images
+        return images + WEAK
 
     def strong(self, images: Tensor, turns: Tensor | None = None) -> Tensor:
         self.asked.append("strong" if turns is None else "strong by turns")
-        return images
+        return images + STRONG
 
     def logits(self, *views: Tensor, n_targets: int = 0) -> tuple[Tensor, ...]:
         self.n_targets = n_targets
@@ -73,7 +78,17 @@ class ChosenLogits:
         assert self.given[name], f"the test chose nothing more for: {name}"
         rows = self.given[name].pop(0)
         assert len(rows) == len(images), f"{name}: {len(images)} images, but the test chose {len(rows)} rows"
+        if name != "features":  # they come with a pass that is noted
+            self.seen.append(", ".join(view_name(pixel) for pixel in images[:, 0, 0, 0].tolist()))
         return rows
+
+
+def view_name(pixel: float) -> str:
+    """What a pixel says: "U0 strong" is a strong view of the first unlabelled image, "U0" the image as it is."""
+    if pixel != int(pixel):
+        return "mixed"
+    letter, mark = ("U", int(pixel) - FIRST_UNLABELED) if pixel >= FIRST_UNLABELED else ("L", int(pixel))
+    return f"{letter}{mark // N_VIEWS}" + {0: "", WEAK: " weak", STRONG: " strong"}[mark % N_VIEWS]
 
 
 @pytest.fixture
@@ -99,12 +114,15 @@ def make_system() -> Callable[..., System]:
 
 @pytest.fixture
 def make_batch() -> Callable[..., Batch]:
-    """`make_batch(labels=[0], n_unlabeled=2)`: blank images; positions count up from 0."""
+    """`make_batch(labels=[0], n_unlabeled=2)`: images whose pixels tell them apart; positions count up from 0."""
+
+    def marked(n_images: int, first: int) -> Tensor:
+        pixels = first + N_VIEWS * torch.arange(n_images)
+        return pixels.to(torch.uint8).view(-1, 1, 1, 1).repeat(1, 1, 4, 4)
 
     def make(labels: Sequence[int] = (0,), n_unlabeled: int = 1, positions: Sequence[int] | None = None) -> Batch:
-        blank = torch.zeros(max(len(labels), n_unlabeled), 1, 4, 4, dtype=torch.uint8)
         where = torch.arange(n_unlabeled) if positions is None else torch.tensor(positions)
-        return Batch(blank[: len(labels)], torch.tensor(labels), blank[:n_unlabeled], where)
+        return Batch(marked(len(labels), 0), torch.tensor(labels), marked(n_unlabeled, FIRST_UNLABELED), where)
 
     return make
 

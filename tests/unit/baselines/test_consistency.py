@@ -36,14 +36,17 @@ def chosen_views(learner: Any, method: str, labeled: torch.Tensor, student: torc
 def test_consistency_by_hand(
     make_system: MakeSystem, make_batch: Callable[..., Any], learner: Any, method: str
 ) -> None:
-    # H(0, (.5, .25, .25)) = log 2; (.2 - .5)² and (.5 - .2)² over three classes is .06. No ramp: full weight.
-    rows = [log(0.5, 0.25, 0.25)], [log(0.2, 0.5, 0.3)], [log(0.5, 0.2, 0.3)]
+    # H(0, (.5, .25, .25)) = log 2; (.2 - .5)² and (.5 - .2)² over three classes is .06, of the other image 0: the mean
+    # is .03. No ramp: full weight.
+    alike = log(0.6, 0.2, 0.2)
+    rows = [log(0.5, 0.25, 0.25)], [log(0.2, 0.5, 0.3), alike], [log(0.5, 0.2, 0.3), alike]
     chosen = chosen_views(learner, method, *map(torch.tensor, rows))
-    loss, metrics = make_system(method, unlabeled_weight=7, ramp=0).loss(make_batch(), chosen)
+    loss, metrics = make_system(method, unlabeled_weight=7, ramp=0).loss(make_batch(n_unlabeled=2), chosen)
     assert metrics["labeled_loss"].item() == pytest.approx(math.log(2))
-    assert metrics["unlabeled_loss"].item() == pytest.approx(0.06)
-    assert loss.item() == pytest.approx(math.log(2) + 7 * 0.06)
+    assert metrics["unlabeled_loss"].item() == pytest.approx(0.03)
+    assert loss.item() == pytest.approx(math.log(2) + 7 * 0.03)
     assert chosen.asked == ["weak"] * 3
+    assert chosen.seen == ["L0 weak", "U0 weak, U1 weak", "U0 weak, U1 weak"]
 
 
 @pytest.mark.parametrize(("method", "weight"), [("pi-model", 10), ("mean-teacher", 50), ("pseudo-label", 1)])

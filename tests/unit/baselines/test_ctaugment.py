@@ -117,3 +117,4 @@ def test_fixmatch_with_it_by_hand_and_without_operations(
         assert metrics["probe_accuracy"].item() == pytest.approx(expected.mean().item())
         assert (system.cta.rates != 1).sum() == 2 * depth
         assert chosen.asked == ["weak", "strong by turns", "weak", "strong by turns"]
+        assert (chosen.seen[0], chosen.seen[3]) == ("L0 weak, L1 weak", "L0 strong, L1 strong")

@@ -57,7 +57,8 @@ def test_all_terms_by_hand_and_estimates_that_the_loss_itself_adapts(
     assert metrics["unlabeled_loss"].item() == pytest.approx(unsupervised)
     assert metrics["fairness_loss"].item() == pytest.approx(fairness)
     assert loss.item() == pytest.approx(math.log(2) + 3 * unsupervised + 5 * fairness)
-    assert chosen.asked == ["weak", "strong", "weak"]
+    four = [f"U{i}" for i in range(4)]
+    assert chosen.seen == ["L0 weak", ", ".join(f"{u} strong" for u in four), ", ".join(f"{u} weak" for u in four)]
 
 
 def test_fairness_is_nothing_where_no_row_is_sure() -> None:

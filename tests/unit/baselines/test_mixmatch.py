@@ -26,16 +26,22 @@ def test_losses_by_hand_where_nothing_is_mixed(
     make_system: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
 ) -> None:
     """α = 0: cross-entropy on the labelled view, and (q - p)² of each of the K views with the guess of all."""
-    guesses = torch.tensor([log(0.9, 0.1), log(0.7, 0.3)])
-    after = torch.tensor([log(0.25, 0.75), log(0.5, 0.5), log(16 / 17, 1 / 17)])
+    # Two images, view after view: their means are (.8, .2) and (.3, .7), sharpened (16, 1) / 17 and (9, 49) / 58.
+    guesses = torch.tensor([log(0.9, 0.1), log(0.2, 0.8), log(0.7, 0.3), log(0.4, 0.6)])
+    first, second, even = log(16 / 17, 1 / 17), log(9 / 58, 49 / 58), log(0.5, 0.5)
+    after = torch.tensor([log(0.25, 0.75), even, second, first, even])
     system = make_system("mixmatch", alpha=0, ramp_steps=0, task={"n_classes": 2})
     chosen = learner(after, guess=[guesses])
-    loss, metrics = system.loss(make_batch(labels=[0], n_unlabeled=1), chosen)
-    expected = (16 / 17 - 0.5) ** 2 / 2  # of the first view; the second is as guessed
+    loss, metrics = system.loss(make_batch(labels=[0], n_unlabeled=2), chosen)
+    expected = ((16 / 17 - 0.5) ** 2 + (49 / 58 - 0.5) ** 2) / 4  # one view of each is as guessed
     assert metrics["labeled_loss"].item() == pytest.approx(math.log(4))
     assert metrics["unlabeled_loss"].item() == pytest.approx(expected, rel=1e-5)
     assert loss.item() == pytest.approx(math.log(4) + 75 * expected, rel=1e-5)
     assert chosen.asked == ["weak"] * 3
+    assert chosen.seen == [
+        "U0 weak, U1 weak, U0 weak, U1 weak",  # what the guess is made of
+        "L0 weak, U0 weak, U1 weak, U0 weak, U1 weak",
+    ]
 
 
 def test_labelled_and_unlabelled_rows_are_mixed_with_each_other(

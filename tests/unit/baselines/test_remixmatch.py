@@ -88,6 +88,25 @@ def test_every_term_by_hand_where_nothing_is_mixed(
     assert system.cta.rates[system.cta.rates != 1].tolist() == pytest.approx([0.99 + 0.01 * 0.9])
 
 
+def test_each_view_has_the_guess_of_its_own_image(
+    unmixed: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
+) -> None:
+    system = unmixed(ramp_steps=0, alignment=False, cta_depth=0)
+    zero, one, even = log(0.75, 0.25), log(0.25, 0.75), log(0.5, 0.5)
+    rows = [even, zero, even, even, one, one, even, zero, even, even, even]
+    # Guesses: (.75, .25) of U0, (.25, .75) of U1. H of a guess with itself, with the classes swapped, with (.5, .5).
+    itself, swapped = -0.75 * math.log(0.75) - 0.25 * math.log(0.25), -0.75 * math.log(0.25) - 0.25 * math.log(0.75)
+    chosen = learner(torch.tensor(rows), guess=[torch.tensor([zero, one, zero])])
+    _, metrics = system.loss(make_batch(labels=[0], n_unlabeled=2), chosen)
+    assert metrics["unlabeled_loss"].item() == pytest.approx((2 * itself + swapped + 3 * math.log(2)) / 6)
+    assert metrics["premix_loss"].item() == pytest.approx((itself + math.log(2)) / 2)
+    strong = "U0 strong, U1 strong"
+    assert chosen.seen == [
+        "U0 weak, U1 weak, L0 strong",  # the guesses and the probe
+        f"L0 strong, {strong}, {strong}, U0 weak, U1 weak, {strong}, {strong}",  # to mix; unmixed; turned
+    ]
+
+
 def test_labelled_and_unlabelled_views_are_mixed_with_each_other(
     unmixed: Callable[..., Any], make_batch: Callable[..., Any], learner: Any
 ) -> None:

@@ -24,7 +24,8 @@ def test_cross_entropy_by_hand(
     loss, metrics = make_system(method).loss(make_batch(labels=[0, 2], n_unlabeled=5), chosen)
     assert loss.item() == pytest.approx(1.5 * math.log(2))
     assert {name: value.item() for name, value in metrics.items()} == {"labeled_loss": loss.item()}
-    assert chosen.asked == ["weak"]  # of the labelled images; the unlabelled are not looked at
+    assert chosen.asked == ["weak"]
+    assert chosen.seen == ["L0 weak, L1 weak"]  # the unlabelled are not looked at
 
 
 @pytest.mark.parametrize("method", BOTH)
