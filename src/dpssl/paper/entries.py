@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from dpssl.config import DP_SSL
-from dpssl.paper.cells import Cell, each_once
-from dpssl.paper.plans import Plan, budget
+from dpssl.paper.cells import AS_PRINTED, Cell, each_once
+from dpssl.paper.plans import CHOSEN_WITH_TRUTH, Plan, budget
 
 ERROR, PERCENT, COUNT = "error", "percent", "count"  # how a number of a run is shown: 100 (1 - x), 100 x, x
 
@@ -40,6 +40,7 @@ class Table:
     x_label: str = ""
     y_label: str = "error (%)"
     emphasis: str = ""  # the row that stands out among lines
+    row_notes: tuple[tuple[str, str], ...] = ()  # (row, note): for where the row is shown
 
     def of(self, cells: Sequence[Cell]) -> Self:
         """The entries that some of these cells belong to, with these cells alone; no column that only borrows."""
@@ -66,8 +67,19 @@ class Table:
     @property
     def budget(self) -> str:
         """What each cell may spend, in words."""
-        of_dp_ssl = [cell.end_model for cell in self.cells if cell.method == DP_SSL]
-        return budget(self.plan, end_model=any(of_dp_ssl) or not of_dp_ssl)
+        return budget(self.plan, self.cells)
+
+    @property
+    def disclosures(self) -> list[str]:
+        """Which of DP-SSL's settings here owe something to the truth."""
+        sets = {cell.data for cell in self.cells if cell.method == DP_SSL and cell.variant != AS_PRINTED}
+        return [sentence for data, sentence in CHOSEN_WITH_TRUTH.items() if data in sets]
+
+    @property
+    def all_notes(self) -> list[str]:
+        """What holds for the whole table, then for rows that are shown, then what took part in which choice."""
+        of_rows = (note for row, note in self.row_notes if row in self.rows)
+        return [*self.notes, *dict.fromkeys(of_rows), *self.disclosures]
 
     @property
     def cells(self) -> list[Cell]:

@@ -74,7 +74,7 @@ def footer(table: Table, results: dict[str, Result]) -> list[str]:
     budgets = [table.budget] if counts else []
     if any(papers(entry) for entry in table.entries):
         budgets.append(table.plan.scale.note)
-    return [sentence, *budgets]
+    return [sentence, *budgets, *(table.disclosures if counts else [])]
 
 
 def _runs(counts: list[int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 from dpssl.paper.entries import COUNT, Entry, Table
-from dpssl.paper.results import Measured, Result, measured
+from dpssl.paper.results import Measured, Result, measured, measured_cells
 
 Escape = Callable[[str], str]
 LEGEND = "Ours: mean ± sample standard deviation over seeds (number of runs)"
@@ -46,9 +46,9 @@ def _number(entry: Entry, found: Measured) -> str:
 
 def notes(table: Table, results: dict[str, Result], problems: Iterable[str] = ()) -> list[str]:
     """What a reader has to know: legend, budget, what ran where, what is missing, failed or not counted."""
-    done = [result for result in results.values() if result.error is None]
+    done = measured_cells(table.entries, results)
     legend = f"{LEGEND} [the paper's number]." if any(entry.paper for entry in table.entries) else f"{LEGEND}."
-    lines = [legend, table.budget, table.plan.scale.note, *table.notes]
+    lines = [legend, table.budget, table.plan.scale.note, *table.all_notes]
     if done:
         minutes = sorted({f"{result.minutes:.1f}" for result in done if result.minutes is not None}, key=float)
         taken = f", {' to '.join(dict.fromkeys((minutes[0], minutes[-1])))} minutes each" if minutes else ""

@@ -4,6 +4,7 @@ A file that is damaged, of another format, or of a run with other settings than 
 counted. Nothing here trains.
 """
 
+import dataclasses
 import math
 import os
 import re
@@ -226,6 +227,17 @@ def measured(entry: Entry, results: dict[str, Result]) -> Measured:
                     value if entry.shown_as == COUNT else 100 * (1 - value if entry.shown_as == ERROR else value)
                 )
     return Measured(tuple(values))
+
+
+def measured_cells(entries: Iterable[Entry], results: dict[str, Result]) -> list[Result]:
+    """The results of which at least one number stands in these entries."""
+    shown = {
+        cell.name: results[cell.name]
+        for entry in entries
+        for cell in entry.cells
+        if measured(dataclasses.replace(entry, cells=(cell,)), results).values
+    }
+    return list(shown.values())
 
 
 def _at(figures: Any, path: str) -> float | None:

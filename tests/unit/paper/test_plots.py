@@ -237,7 +237,7 @@ def test_the_footer_says_runs_bars_and_budget(
 ) -> None:
     text = svg(one_entry(small_table, cells, plot, paper="75"), measure(cells, (0.6, 0.9, 0.7)), tmp_path)
     assert f">{words}<" in text
-    assert ">Budget: 8 steps a cell for every method; " in text
+    assert ">Budget: 8 steps a cell.<" in text
 
 
 def test_the_footer_counts_runs_that_differ_and_bars_that_are_drawn(
@@ -255,6 +255,15 @@ def test_the_footer_has_the_papers_budget_beside_its_numbers(tmp_path: Path) -> 
     papers_steps = ">The paper trained for 1,048,576 steps.<"
     assert papers_steps in svg(table("table4"), {}, tmp_path)
     assert papers_steps not in svg(table("annotation"), {}, tmp_path)  # which the paper does not have
+
+
+def test_the_footer_says_which_truth_took_part(measure: Measure, tmp_path: Path) -> None:
+    of_cifar10 = table("fig1", seeds=[1])
+    (dp_ssl,) = [entry for entry in of_cifar10.entries if entry.row == "DP-SSL" and entry.x == 40]
+    drawn = dataclasses.replace(of_cifar10, entries=(dp_ssl,))
+    assert "chosen with the truth of label seed 1, at 40 labels.<" in svg(
+        drawn, measure(dp_ssl.cells, (0.8,)), tmp_path
+    )
 
 
 def test_without_runs_the_footer_names_no_budget_of_ours(small_table: Table, tmp_path: Path) -> None:

@@ -33,8 +33,7 @@ def test_markdown(small_table: Table, results: dict[str, Any]) -> None:
         "| other | [5.07 ± 0.65] |  |\n"
         "\n"
         "- Ours: mean ± sample standard deviation over seeds (number of runs) [the paper's number].\n"
-        "- Budget: 8 steps a cell for every method; DP-SSL takes 6 of them for its labeling functions and 2 for its "
-        "end model, after a first phase on labelled images alone.\n"
+        "- Budget: 8 steps a cell.\n"
         "- A small stand-in: scikit-learn's digits (8x8 pixels) and a Wide ResNet-10-1; the paper has no such "
         "numbers.\n"
         "- A note.\n"
@@ -97,6 +96,15 @@ def test_escapes_leave_nothing_to_the_reader() -> None:
 def test_the_legend_explains_the_papers_numbers_where_there_are_any(small_table: Table) -> None:
     assert "(number of runs) [the paper's number]." in markdown(small_table, {})
     assert "(number of runs).\n" in markdown(table("table1", "small"), {})
+
+
+def test_a_cell_counts_as_run_where_a_number_of_it_is_shown(small_table: Table, write_done: Callable[..., Any]) -> None:
+    """Another table may have asked for the labels alone, of which a table of test errors shows nothing."""
+    folder = write_done(small_table.cells[0], {"test_accuracy": None})
+    results, _ = read_results(folder, small_table.cells)
+    assert "None of 6 cells was run." in markdown(small_table, results)
+    entries = tuple(dataclasses.replace(entry, figure="annotation_accuracy") for entry in small_table.entries)
+    assert "1 of 6 cells was run" in markdown(dataclasses.replace(small_table, entries=entries), results)
 
 
 def test_a_cell_not_run_is_blank(small_table: Table) -> None:

@@ -47,6 +47,28 @@ def test_dp_ssl_as_printed_has_what_the_preset_paper_has_of_the_method() -> None
     assert not any(found.row == "DP-SSL, as printed" for found in table("fig1").entries)
 
 
+def test_notes_are_of_what_is_shown() -> None:
+    whole = table("table1")
+    cifar10, svhn = ("chosen with the truth of label seed 1, at 40", "truth of label seeds 1 and 2, at 250")
+
+    def said(**kept: str) -> str:
+        cells = [cell for cell in whole.cells if all(getattr(cell, name) == value for name, value in kept.items())]
+        part = whole.of(cells)
+        return " ".join([part.budget, *part.all_notes])
+
+    assert cifar10 in said()
+    assert svhn in said()
+    assert said(method="fixmatch") == "Budget: 60,000 steps a cell."
+    assert said(method="freematch").endswith(
+        "FlexMatch, FreeMatch and the supervised row are not in the paper's table."
+    )
+    assert cifar10 in said(method="dp-ssl", data="cifar10", variant="default")
+    assert svhn not in said(method="dp-ssl", data="cifar10", variant="default")
+    assert "chosen with" not in said(method="dp-ssl", variant="as-printed")
+    assert '"DP-SSL, as printed" has what the paper prints' in said(variant="as-printed")
+    assert all("chosen with" not in note for note in table("table1", "small").all_notes)
+
+
 def test_table_5_has_36_cells_of_which_two_stand_in_other_tables() -> None:
     grid = table("table5", seeds=[1])
     assert len(grid.entries) == len(grid.cells) == 36
