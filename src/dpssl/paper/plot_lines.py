@@ -74,6 +74,8 @@ def _line(panel: "Axes", table: Table, results: dict[str, Result], row: str, asi
     if row == table.emphasis:
         look, style, weight, above = {"color": EMPHASIS, "marker": "D", "markersize": 5.5}, "-", 2.4, 4.0
     points = _points((entry, our_mark(entry, results)) for entry in entries)
+    if len(points) == 1:
+        style = ""  # a legend shows no line that the picture has not
     if points:
         xs, *drawn = zip(*((x * aside, *values) for x, *values in points), strict=True)
         centers, lows, highs = ([max(value, foot or value) for value in values] for values in drawn)
