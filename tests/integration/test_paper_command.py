@@ -17,7 +17,7 @@ from dpssl.config_file import read_config, write_config
 from dpssl.paper import worker
 from dpssl.paper.cells import Cell, folder_name
 from dpssl.paper.tables import table
-from dpssl.paper.worker import Task
+from dpssl.paper.worker import Job
 from dpssl.run_folder import RunFolder
 
 FEW_STEPS = ("--scale", "small", "--steps", 4, "--seeds", 1, "--threads", 1, "--device", "cpu")
@@ -32,7 +32,7 @@ def tiny_cell(**changes: Any) -> Cell:
 
 
 def work(cell: Cell, folder: Path, max_minutes: float = 0.0) -> int:
-    return worker.main(Task(cell, str(folder / "runs"), str(folder / "cells"), "cpu", 1, max_minutes).to_json())
+    return worker.main(Job(cell, str(folder / "runs"), str(folder / "cells"), "cpu", 1, max_minutes).to_json())
 
 
 def result(cell: Cell, folder: Path) -> Any:

@@ -23,7 +23,7 @@ from dpssl.disk import note_holders
 from dpssl.errors import InputError, RunFolderError
 from dpssl.paper.cells import Cell, folder_name
 from dpssl.paper.results import Result, made_folder, read_results, write_result
-from dpssl.paper.worker import STOPPED, Task
+from dpssl.paper.worker import STOPPED, Job
 from dpssl.run_folder import RunFolder
 from dpssl.stop_signals import HANG_UP, heeded
 
@@ -143,12 +143,12 @@ class _Runner:
     def _started(self, cell: Cell) -> _Worker:
         place = self.place
         left = self._minutes_left() if place.max_minutes else 0.0
-        task = Task(cell, place.runs, place.results, place.device, place.threads, left)
+        job = Job(cell, place.runs, place.results, place.device, place.threads, left)
         log = Path(place.runs) / f"{folder_name(cell)}.log"
         with log.open("ab") as output:  # after what it said before it was cut off
             log_from = output.tell()
             process = subprocess.Popen(
-                worker_command(task),
+                worker_command(job),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -216,9 +216,9 @@ class _Runner:
                 note_holders(self.lock, [os.getpid(), *(worker.process.pid for worker in self.active)])
 
 
-def worker_command(task: Task) -> list[str]:
+def worker_command(job: Job) -> list[str]:
     """How a worker is started."""
-    return [sys.executable, "-m", "dpssl.paper.worker", task.to_json()]
+    return [sys.executable, "-m", "dpssl.paper.worker", job.to_json()]
 
 
 def _headline(result: Result) -> str:

@@ -9,78 +9,33 @@ from collections.abc import Callable, Sequence
 
 from dpssl.config import DP_SSL, load_preset
 from dpssl.errors import InputError
-from dpssl.paper.cells import AS_PRINTED, ORACLE
+from dpssl.paper.cells import ORACLE
 from dpssl.paper.entries import COUNT, ERROR, PERCENT, Entry, Table
+from dpssl.paper.method_rows import (
+    METHODS,
+    NOT_IN_THE_PAPER,
+    PRINTED_DP_SSL,
+    PRINTED_NOTE,
+    errors,
+    of_the_paper,
+    set_column,
+)
 from dpssl.paper.numbers import printed, printed_accuracy, printed_error, printed_specialists
 from dpssl.paper.plans import SET_TITLES, Plan, make_plan
 
 N_FOLDS = 10  # of STL-10
 LFS, RATIOS = (10, 20, 30, 40, 50, 60), (0.1, 0.2, 0.3, 0.4, 0.5, 1.0)  # K and rho of Table 5
-METHODS = {
-    "pi-model": "Π-Model",
-    "pseudo-label": "Pseudo-Labeling",
-    "mean-teacher": "Mean Teacher",
-    "mixmatch": "MixMatch",
-    "uda": "UDA",
-    "remixmatch": "ReMixMatch",
-    "usadtm": "USADTM",
-    "fixmatch": "FixMatch (RA)",
-    "fixmatch-cta": "FixMatch (CTA)",
-    "flexmatch": "FlexMatch",
-    "freematch": "FreeMatch",
-    DP_SSL: "DP-SSL",
-    "supervised": "Supervised on the labels",
-    "fully-supervised": "Fully supervised",
-}
-LATER_METHODS = ("flexmatch", "freematch", "supervised")  # that the paper does not compare with
-PRINTED_DP_SSL = "DP-SSL, as printed"
-PRINTED_NOTE = (
-    PRINTED_DP_SSL,
-    f'"{PRINTED_DP_SSL}" has what the paper prints wherever our default departs from it (docs/method.md), and the '
-    "learning rate and batch statistics of all rows.",
-)
-
-
-def _column(data: str, n_labels: int) -> str:
-    return f"{SET_TITLES[data]}, {n_labels} labels"
-
-
-def _of_the_paper(plan: Plan, note: str) -> tuple[str, ...]:
-    """A note about the paper's sets and numbers, where they are shown."""
-    return (note,) if plan.scale.name == "paper" else ()
-
-
-def _errors(plan: Plan, table: str, sets: dict[str, tuple[int, ...]]) -> list[Entry]:
-    """Test error of every method on every set and number of labels, DP-SSL's as printed beside its default."""
-
-    def entry(method: str, data: str, n_labels: int, variant: str = "default") -> Entry:
-        # The ceiling trains on every label, so that how many were revealed makes no difference to it.
-        trained_with = sets[data][0] if method == "fully-supervised" else n_labels
-        return Entry(
-            PRINTED_DP_SSL if variant == AS_PRINTED else METHODS[method],
-            _column(data, n_labels),
-            plan.cells(data, trained_with, method, variant),
-            "test_accuracy",
-            paper="" if variant == AS_PRINTED else printed(table, data, method, n_labels),
-            x=n_labels,
-            borrowed=trained_with != n_labels,
-        )
-
-    columns = [(data, n_labels) for data in sets for n_labels in sets[data]]
-    rows = [(method, "default") for method in METHODS]
-    rows.insert(rows.index((DP_SSL, "default")) + 1, (DP_SSL, AS_PRINTED))
-    return [entry(method, *column, variant) for method, variant in rows for column in columns]
 
 
 def table1(plan: Plan) -> Table:
-    added = _of_the_paper(plan, "FlexMatch, FreeMatch and the supervised row are not in the paper's table.")
+    added = of_the_paper(plan, "FlexMatch, FreeMatch and the supervised row are not in the paper's table.")
     return Table(
         "table1",
         "Table 1: test error (%) of each method",
-        tuple(_errors(plan, "table1", plan.scale.labels)),
+        tuple(errors(plan, "table1", plan.scale.labels)),
         (),
         plan,
-        row_notes=(*((METHODS[method], note) for method in LATER_METHODS for note in added), PRINTED_NOTE),
+        row_notes=(*((METHODS[method], note) for method in NOT_IN_THE_PAPER for note in added), PRINTED_NOTE),
     )
 
 
@@ -88,7 +43,7 @@ def annotation(plan: Plan) -> Table:
     """Not in the paper: Table 1's runs by the labels they give to the unlabelled images."""
     entries = (
         dataclasses.replace(entry, figure="annotation_accuracy", paper="")
-        for entry in _errors(plan, "table1", plan.scale.labels)
+        for entry in errors(plan, "table1", plan.scale.labels)
         if entry.row != METHODS["fully-supervised"]  # which has seen those labels
     )
     title = "Annotation error (%) of each method on the unlabelled images"
@@ -103,7 +58,7 @@ def table2(plan: Plan) -> Table:
         if not 1 <= seed <= N_FOLDS:
             raise InputError(f"--seeds {seed}: STL-10 has folds 1 to {N_FOLDS}, and a seed of table2 is one of them")
     note = 'The paper prints "fully supervised 1.48" here, which is SVHN\'s figure; it is left out.'
-    entries = _errors(plan, "table2", {"stl10": (40, 250, 1000)})
+    entries = errors(plan, "table2", {"stl10": (40, 250, 1000)})
     title = "Table 2: test error (%) on STL-10"
     return Table("table2", title, tuple(entries), (note,), plan, row_notes=(PRINTED_NOTE,))
 
@@ -125,7 +80,7 @@ def table3(plan: Plan) -> Table:
     entries = [
         Entry(
             row,
-            _column(data, n_labels),
+            set_column(data, n_labels),
             plan.cells(data, n_labels, end_model=False),
             figure,
             PERCENT,
@@ -139,7 +94,7 @@ def table3(plan: Plan) -> Table:
     entries += [
         Entry(
             f"{METHODS[method]}: proxy-label accuracy",
-            _column(data, n_labels),
+            set_column(data, n_labels),
             plan.cells(data, n_labels, method),
             "proxy_label_accuracy",
             PERCENT,
@@ -152,7 +107,7 @@ def table3(plan: Plan) -> Table:
         "DP-SSL's label model is the default one, not the paper's, which has a row of its own. FlyingSquid is our "
         "one-versus-all implementation of its closed form; all models see the votes of the same runs.",
         "Proxy labels are those a method would train on, so the sure ones alone.",
-        *_of_the_paper(plan, "The paper's recall of 93.82 with 40 labels is also its accuracy in Table 4."),
+        *of_the_paper(plan, "The paper's recall of 93.82 with 40 labels is also its accuracy in Table 4."),
     )
     return Table("table3", "Table 3: annotation (%)", tuple(entries), notes, plan, y_label="score (%)")
 
@@ -209,7 +164,7 @@ def fig1(plan: Plan) -> Table:
     data = plan.scale.main_set
     entries = [
         entry
-        for entry in _errors(plan, "table1", {data: plan.scale.labels[data]})
+        for entry in errors(plan, "table1", {data: plan.scale.labels[data]})
         if entry.row not in (METHODS["supervised"], METHODS["fully-supervised"], PRINTED_DP_SSL)
     ]
     title = f"Figure 1: test error (%) against labels on {SET_TITLES[data]}"
@@ -232,7 +187,7 @@ def fig3(plan: Plan) -> Table:
     )
     notes = (
         f"The dashed line is the default, K = {default.n_lfs} and ρ = {default.specialist_ratio:g}.",
-        *_of_the_paper(plan, "The paper's errors are 100 minus Table 5."),
+        *of_the_paper(plan, "The paper's errors are 100 minus Table 5."),
     )
     title = f"Figure 3: annotation error (%) on {SET_TITLES[data]} with 40 labels"
     return Table("fig3", title, entries, notes, plan, "panels")
@@ -245,7 +200,7 @@ def fig_specialists(plan: Plan) -> Table:
         Entry(name, "LFs", cells, f"specialists_per_class.{row}", COUNT, printed_specialists(data, name))
         for row, name in enumerate(plan.scale.class_names)
     )
-    notes = _of_the_paper(plan, "The paper's text names three of its bars, of one run.")
+    notes = of_the_paper(plan, "The paper's text names three of its bars, of one run.")
     title = f"Specialised LFs of each class on {SET_TITLES[data]} with 40 labels"
     return Table("fig-specialists", title, entries, notes, plan, "bars", "class", "specialised LFs")
 
@@ -280,7 +235,7 @@ def oracle_regularizer(plan: Plan) -> Table:
     entries = tuple(
         Entry(
             title,
-            _column(data, n_labels),
+            set_column(data, n_labels),
             plan.cells(data, n_labels, variant=variant),
             "test_accuracy",
             paper=printed("oracle-regularizer", data, variant, n_labels),

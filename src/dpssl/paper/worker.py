@@ -1,6 +1,6 @@
 """One cell in a process of its own: train it or go on with it in its run folder, then write its result.
 
-`python -m dpssl.paper.worker TASK`, with the task as JSON; `dpssl paper` starts it. It ends with status 0 when the
+`python -m dpssl.paper.worker JOB`, with the job as JSON; `dpssl paper` starts it. It ends with status 0 when the
 result is written and with STOPPED when it was asked to stop, or ran out of minutes, and can be gone on with.
 """
 
@@ -29,7 +29,7 @@ COMMITS = "commits.json"  # in the run folder of a cell
 
 
 @dataclass(frozen=True)
-class Task:
+class Job:
     """What a worker is asked to do."""
 
     cell: Cell
@@ -43,32 +43,32 @@ class Task:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> "Task":
+    def from_json(cls, text: str) -> "Job":
         document = json.loads(text)
         return cls(**{**document, "cell": Cell.from_json(document["cell"])})
 
 
 def main(text: str) -> int:
-    """Do the task; returns the exit status."""
+    """Do the job; returns the exit status."""
     for name, value in THREADS_WAIT.items():
         os.environ.setdefault(name, value)
     try:
-        return _work(Task.from_json(text))
+        return _work(Job.from_json(text))
     except DPSSLError as problem:
         print(problem, file=sys.stderr)
         return FAILED
 
 
-def _work(task: Task) -> int:
+def _work(job: Job) -> int:
     from dpssl.paper.figures import cell_figures
     from dpssl.paper.results import made_folder, write_result
     from dpssl.runs import open_run, start_run, use_config
     from dpssl.training.watch import StopRequested
 
-    cell, folder = task.cell, Path(task.runs) / folder_name(task.cell)
-    here: dict[str, Any] = {"device": task.device, "max_minutes": task.max_minutes}
-    if task.threads:
-        here["threads"] = task.threads
+    cell, folder = job.cell, Path(job.runs) / folder_name(job.cell)
+    here: dict[str, Any] = {"device": job.device, "max_minutes": job.max_minutes}
+    if job.threads:
+        here["threads"] = job.threads
     config = with_values(cell.config(), here)
     commit = _commit()  # before training: the tree may be at another when the run is done
     goes_on = _can_go_on(folder, cell)
@@ -85,7 +85,7 @@ def _work(task: Task) -> int:
         except StopRequested:
             return STOPPED
         figures = cell_figures(run)
-    folder_of_results = made_folder(task.results, "--results")
+    folder_of_results = made_folder(job.results, "--results")
     write_result(folder_of_results, cell, settings_that_matter(run.config), figures, commit=commits)
     return 0
 

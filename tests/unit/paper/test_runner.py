@@ -18,7 +18,7 @@ from dpssl.errors import RunFolderError, TrainingError
 from dpssl.paper import runner
 from dpssl.paper.cells import Cell
 from dpssl.paper.runner import Outcome, Place, run_cells
-from dpssl.paper.worker import Task
+from dpssl.paper.worker import Job
 from dpssl.run_folder import RunFolder
 
 # A worker that notes that it ran, then does as it is told: writes a result, fails, dies, stays after its result, waits,
@@ -67,14 +67,14 @@ class Stage:
         self.place = Place(str(folder / "results"), str(folder / "runs"))
         self.behaviour: dict[int, str] = {}
         self.said: list[str] = []
-        self.tasks: list[Task] = []
+        self.asked: list[Job] = []
         self.journal = folder / "journal"
 
-        def command(task: Task) -> list[str]:
-            self.tasks.append(task)
-            source = template(task.cell).path(f"{task.cell.name}.json")
-            target = Path(task.results) / source.name
-            words = [self.behaviour.get(task.cell.seed, "done"), source, target, self.journal]
+        def command(job: Job) -> list[str]:
+            self.asked.append(job)
+            source = template(job.cell).path(f"{job.cell.name}.json")
+            target = Path(job.results) / source.name
+            words = [self.behaviour.get(job.cell.seed, "done"), source, target, self.journal]
             return [sys.executable, "-S", "-c", WORKER, *map(str, words)]
 
         patch.setattr(runner, "worker_command", command)
@@ -311,7 +311,7 @@ def test_no_cell_begins_when_the_minutes_are_over(stage: Stage, cells: list[Cell
     assert outcome.left == [cell.name for cell in cells]
     assert stage.ran == []
     stage.run(cells, max_minutes=5)
-    assert all(0 < task.max_minutes <= 5 for task in stage.tasks)
+    assert all(0 < job.max_minutes <= 5 for job in stage.asked)
 
 
 def test_several_at_once_run_each_cell_once(stage: Stage, cells: list[Cell]) -> None:
@@ -347,9 +347,9 @@ def test_folders_that_cannot_be_made_are_named(stage: Stage, cells: list[Cell], 
         stage.run(cells, runs=str(tmp_path / "file"))
 
 
-def test_a_task_survives_json(cells: list[Cell]) -> None:
-    task = Task(cells[0], "runs", "results", "cpu", 1, 2.5)
-    assert Task.from_json(task.to_json()) == task
+def test_a_job_survives_json(cells: list[Cell]) -> None:
+    job = Job(cells[0], "runs", "results", "cpu", 1, 2.5)
+    assert Job.from_json(job.to_json()) == job
 
 
 def test_a_result_that_cannot_be_written_is_a_failure_and_the_others_go_on(stage: Stage, cells: list[Cell]) -> None:
@@ -375,7 +375,7 @@ def test_a_set_that_is_not_there_is_told_of_once(
     told = [line for line in stage.said if "stl10" in line]
     assert len(told) == 1
     assert told[0].startswith(f"{len(cells)} cells cannot run: --data stl10: STL-10 is in none of")
-    assert all(task.cell.data != "stl10" for task in stage.tasks)
+    assert all(job.cell.data != "stl10" for job in stage.asked)
 
 
 def test_a_device_that_is_not_there_is_refused_once_and_only_if_something_is_to_run(
