@@ -67,7 +67,9 @@ class RunConfig(Section):
         "images on the device, streamed from the host, or auto: streamed where they take over half of its free memory",
         choices=("auto", "device", "stream"),
     )
-    threads: int = option(0, "CPU threads; 0 = all cores. The same seed and thread count give the same bytes", least=0)
+    threads: int = option(
+        0, "CPU threads; 0 = all cores. On one kind of CPU the same seed and thread count give the same bytes", least=0
+    )
     report: bool = option(True, "write report.html, a page that shows the run, when a command is done with it")
     track: bool = option(False, "write the training curves for TensorBoard too (extra `track`)")
 

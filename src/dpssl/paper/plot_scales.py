@@ -13,7 +13,7 @@ from dpssl.paper.entries import COUNT, ERROR, Entry, Table
 from dpssl.paper.numbers import printed_specialists
 from dpssl.paper.plans import SCALES, SET_TITLES
 from dpssl.paper.plot_values import LOWEST_SHARE, Spread, ours, papers
-from dpssl.paper.results import Result, measured
+from dpssl.paper.results import Result, measured, measured_cells
 
 LARGE_RATIO = 5.0  # of two numbers of one panel; on a linear axis the small ones would be one spot
 
@@ -22,19 +22,23 @@ def comparable(table: Table, results: dict[str, Result]) -> Table:
     """The table with those seeds alone that every point has, where points are read as one curve or one grid.
 
     A point with more seeds than its neighbours looks like a minimum that is only another choice of seeds. Where no seed
-    is common to all, each keeps its own.
+    is common to all, each keeps its own. Of panels side by side those without any number are left out.
     """
+    if table.plot == "dots":
+        kept = [column for column in table.columns if marks(table.of_column(column), results)]
+        entries = [entry for entry in table.entries if entry.column in kept or not kept]
+        return dataclasses.replace(table, entries=tuple(entries))
     if table.plot not in ("panels", "grid"):
         return table
     of_points = _seeds_of_points(table, results)
     common = set.intersection(*of_points) if of_points else set()
     if not common:
         return table
-    entries = (
+    of_common = (
         dataclasses.replace(entry, cells=tuple(cell for cell in entry.cells if cell.seed in common))
         for entry in table.entries
     )
-    return dataclasses.replace(table, entries=tuple(entries))
+    return dataclasses.replace(table, entries=tuple(of_common))
 
 
 def _seeds_of_points(table: Table, results: dict[str, Result]) -> list[set[int]]:
@@ -44,8 +48,7 @@ def _seeds_of_points(table: Table, results: dict[str, Result]) -> list[set[int]]
 
 def _seeds(entry: Entry, results: dict[str, Result]) -> set[int]:
     """Those that the entry has a number of."""
-    alone = (dataclasses.replace(entry, cells=(cell,)) for cell in entry.cells)
-    return {one.cells[0].seed for one in alone if measured(one, results).values}
+    return {cell.seed for cell in measured_cells(entry, results)}
 
 
 def our_mark(entry: Entry, results: dict[str, Result]) -> Spread | None:
@@ -137,7 +140,13 @@ def remarks(whole: Table, table: Table, results: dict[str, Result]) -> list[str]
         "bars": _of_bars,
         "grid": _of_grid,
     }[table.plot]
-    return [*_on_seeds(whole, table, results), *of_plot(table, results), *_on_cut_bars(table, results)]
+    left_out = _on_left_out(whole, table)
+    return [*left_out, *_on_seeds(whole, table, results), *of_plot(table, results), *_on_cut_bars(table, results)]
+
+
+def _on_left_out(whole: Table, table: Table) -> Iterator[str]:
+    if columns := [column for column in whole.columns if column not in table.columns]:
+        yield f"Left out, since nothing of it was run: {'; '.join(columns)}."
 
 
 def _on_seeds(whole: Table, table: Table, results: dict[str, Result]) -> Iterator[str]:

@@ -6,6 +6,7 @@ What was not run is left blank. Names and messages from elsewhere are escaped.
 from collections.abc import Callable, Iterable
 from statistics import median
 
+from dpssl.paper.cells import each_once
 from dpssl.paper.entries import COUNT, Entry, Table
 from dpssl.paper.results import Measured, Result, measured, measured_cells
 
@@ -46,7 +47,8 @@ def _number(entry: Entry, found: Measured) -> str:
 
 def notes(table: Table, results: dict[str, Result], problems: Iterable[str] = ()) -> list[str]:
     """What a reader has to know: legend, budget, what ran where, what is missing, failed or not counted."""
-    done = measured_cells(table.entries, results)
+    shown = each_once(cell for entry in table.entries for cell in measured_cells(entry, results))
+    done = [results[cell.name] for cell in shown]
     legend = f"{LEGEND} [the paper's number]." if any(entry.paper for entry in table.entries) else f"{LEGEND}."
     lines = [legend, table.budget, table.plan.scale.note, *table.all_notes]
     if done:

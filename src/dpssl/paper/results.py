@@ -229,15 +229,9 @@ def measured(entry: Entry, results: dict[str, Result]) -> Measured:
     return Measured(tuple(values))
 
 
-def measured_cells(entries: Iterable[Entry], results: dict[str, Result]) -> list[Result]:
-    """The results of which at least one number stands in these entries."""
-    shown = {
-        cell.name: results[cell.name]
-        for entry in entries
-        for cell in entry.cells
-        if measured(dataclasses.replace(entry, cells=(cell,)), results).values
-    }
-    return list(shown.values())
+def measured_cells(entry: Entry, results: dict[str, Result]) -> list[Cell]:
+    """Those cells of an entry that its number is made of."""
+    return [cell for cell in entry.cells if measured(dataclasses.replace(entry, cells=(cell,)), results).values]
 
 
 def _at(figures: Any, path: str) -> float | None:

@@ -109,11 +109,10 @@ def test_the_papers_ranges_are_drawn_hollow_and_without_a_median_it_does_not_pri
     assert bars(panel) == [(48.58, 85.32), (61.32, 83.7)]
 
 
-def test_a_panel_without_numbers_says_so() -> None:
-    accuracy, empty_sets, *_ = draw(table("table4"), {}).axes
-    assert words(empty_sets) == ["not run"]
-    assert list(empty_sets.get_xticks()) == []
-    assert "not run" not in words(accuracy)
+def test_panels_of_which_nothing_was_run_are_left_out_but_for_the_papers_numbers() -> None:
+    panels = draw(table("table4"), {}).axes
+    assert [panel.get_title() for panel in panels] == ["40 labels: accuracy (%)", "250 labels: accuracy (%)"]
+    assert not any("not run" in words(panel) for panel in panels)
 
 
 @pytest.mark.parametrize("name", ["table1", "table5", "fig1", "fig3", "fig-specialists"])
@@ -173,13 +172,13 @@ def test_bars_end_where_numbers_must(
 
 
 def test_many_panels_are_wrapped_and_the_numbers_below_them_do_not_touch() -> None:
-    for name in ("table1", "table3", "table4"):
+    for name, n_beside in (("table1", 3), ("table3", 3), ("table4", 2)):
         figure = draw(table(name), {})
         FigureCanvasAgg(figure).draw()
         assert figure.get_figwidth() < 10
         corners = [panel.get_position() for panel in figure.axes]
-        assert len({round(corner.x0, 3) for corner in corners}) == 3
-        assert len({round(corner.y0, 3) for corner in corners}) == len(figure.axes) / 3
+        assert len({round(corner.x0, 3) for corner in corners}) == n_beside
+        assert len({round(corner.y0, 3) for corner in corners}) == len(figure.axes) / n_beside
         boxes = [label.get_window_extent() for panel in figure.axes for label in panel.get_xticklabels()]
         assert not any(box.overlaps(other) for n, box in enumerate(boxes) for other in boxes[:n])
 
@@ -264,6 +263,20 @@ def test_the_footer_says_which_truth_took_part(measure: Measure, tmp_path: Path)
     assert "chosen with the truth of label seed 1, at 40 labels.<" in svg(
         drawn, measure(dp_ssl.cells, (0.8,)), tmp_path
     )
+
+
+def test_a_panel_of_which_nothing_was_run_is_left_out_and_named(
+    small_table: Table, cells: list[Cell], measure: Measure, tmp_path: Path
+) -> None:
+    results = measure(cells, (0.9, 0.9, 0.9))  # no empty sets, of which the second column would tell
+    entries = tuple(dataclasses.replace(entry, paper="") for entry in small_table.entries)
+    text = svg(dataclasses.replace(small_table, entries=entries), results, tmp_path)
+    assert ">Left out, since nothing of it was run: 250.<" in text
+    assert ">250<" not in text
+    assert ">40 | labels<" in text
+    nothing = svg(dataclasses.replace(small_table, entries=entries), {}, tmp_path)
+    assert nothing.count(">not run<") == 2
+    assert "Left out" not in nothing
 
 
 def test_without_runs_the_footer_names_no_budget_of_ours(small_table: Table, tmp_path: Path) -> None:
