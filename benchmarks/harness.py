@@ -303,9 +303,14 @@ def run(job: Job, seed: int, data: str, device: torch.device) -> dict[str, Any]:
         "seed": seed,
         **figures,
         "commit": commit(),
-        "config": settings_that_matter(config) | {"data": Path(data).name},  # wherever the file lies
+        "config": _with_names(settings_that_matter(config)),
         "curve": watch.curve,
     }
+
+
+def _with_names(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with files by their names, wherever they lie."""
+    return settings | {key: Path(settings[key]).name for key in ("data", "backbone_weights")}
 
 
 def lf_figures(network: LFNetwork, bank: ImageBank, truth: np.ndarray, rows: np.ndarray) -> dict[str, Any]:

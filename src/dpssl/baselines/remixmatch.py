@@ -66,10 +66,11 @@ class ReMixMatch(System):
         settings, cta, generator = self.settings, self.cta, learner.generator
         n_labeled, n_unlabeled = len(batch.labels), len(batch.unlabeled)
         probe = cta.draw(n_labeled, generator, probe=True)
-        weak, probes = learner.weak(batch.unlabeled), learner.strong(batch.labeled, cta.turns(batch.labeled, probe))
+        weak = learner.weak(batch.unlabeled)
+        probe_views = learner.strong(batch.labeled, cta.turns(batch.labeled, probe))
         labeled = self._strong(batch.labeled, learner)
         strong = self._strong(batch.unlabeled.repeat(settings.n_strong, 1, 1, 1), learner)  # view after view
-        guessed, probed = torch.split(learner.guess_logits(torch.cat([weak, probes])), [n_unlabeled, n_labeled])
+        guessed, probed = torch.split(learner.guess_logits(torch.cat([weak, probe_views])), [n_unlabeled, n_labeled])
         target = self.guess(torch.softmax(guessed, -1))
         recognized = torch.softmax(probed, -1).gather(1, batch.labels[:, None]).squeeze(1)
         cta.learn(probe, recognized)

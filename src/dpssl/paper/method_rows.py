@@ -22,8 +22,12 @@ METHODS = {
     "supervised": "Supervised on the labels",
     "fully-supervised": "Fully supervised",
 }
-NOT_IN_THE_PAPER = ("flexmatch", "freematch", "supervised")
 PRINTED_DP_SSL = "DP-SSL, as printed"
+# Row, and the note where it is shown.
+ADDED_NOTES = tuple(
+    (METHODS[method], "FlexMatch, FreeMatch and the supervised row are not in the paper's table.")
+    for method in ("flexmatch", "freematch", "supervised")
+)
 PRINTED_NOTE = (
     PRINTED_DP_SSL,
     f'"{PRINTED_DP_SSL}" has what the paper prints wherever our default departs from it (docs/method.md), and the '

@@ -18,27 +18,34 @@ from dpssl.paper.results import Result, measured, measured_cells
 LARGE_RATIO = 5.0  # of two numbers of one panel; on a linear axis the small ones would be one spot
 
 
-def comparable(table: Table, results: dict[str, Result]) -> Table:
-    """The table with those seeds alone that every point has, where points are read as one curve or one grid.
+def as_drawn(table: Table, results: dict[str, Result]) -> Table:
+    """What of the table its picture shows."""
+    if table.plot == "dots":
+        return _with_numbers(table, results)
+    return _of_common_seeds(table, results) if table.plot in ("panels", "grid") else table
+
+
+def _with_numbers(table: Table, results: dict[str, Result]) -> Table:
+    """The columns with a number, ours or the paper's; all of them where none has one."""
+    kept = [column for column in table.columns if marks(table.of_column(column), results)] or table.columns
+    return dataclasses.replace(table, entries=tuple(entry for entry in table.entries if entry.column in kept))
+
+
+def _of_common_seeds(table: Table, results: dict[str, Result]) -> Table:
+    """Those seeds alone that every point has, for points that are read as one curve or one grid.
 
     A point with more seeds than its neighbours looks like a minimum that is only another choice of seeds. Where no seed
-    is common to all, each keeps its own. Of panels side by side those without any number are left out.
+    is common to all, each keeps its own.
     """
-    if table.plot == "dots":
-        kept = [column for column in table.columns if marks(table.of_column(column), results)]
-        entries = [entry for entry in table.entries if entry.column in kept or not kept]
-        return dataclasses.replace(table, entries=tuple(entries))
-    if table.plot not in ("panels", "grid"):
-        return table
     of_points = _seeds_of_points(table, results)
     common = set.intersection(*of_points) if of_points else set()
     if not common:
         return table
-    of_common = (
+    entries = (
         dataclasses.replace(entry, cells=tuple(cell for cell in entry.cells if cell.seed in common))
         for entry in table.entries
     )
-    return dataclasses.replace(table, entries=tuple(of_common))
+    return dataclasses.replace(table, entries=tuple(entries))
 
 
 def _seeds_of_points(table: Table, results: dict[str, Result]) -> list[set[int]]:

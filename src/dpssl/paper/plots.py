@@ -13,8 +13,8 @@ from dpssl.errors import InputError, RunFolderError
 from dpssl.paper.entries import Entry, Table
 from dpssl.paper.plot_lines import ASIDE, EMPHASIS, OURS, PAPERS, draw_bar, draw_lines, draw_panels
 from dpssl.paper.plot_scales import (
+    as_drawn,
     colour_scale,
-    comparable,
     highest,
     is_logarithmic,
     marks,
@@ -65,7 +65,7 @@ def draw(table: Table, results: dict[str, Result]) -> "Figure":
     """The table as a figure of matplotlib, with its title above and the footer below."""
     from matplotlib.figure import Figure
 
-    whole, table = table, comparable(table, results)
+    whole, table = table, as_drawn(table, results)
     draw_on = {"dots": _dots, "lines": draw_lines, "panels": draw_panels, "bars": _bars, "grid": _grid}[table.plot]
     n_panels = len(table.columns) if table.plot in ("dots", "panels") else 1
     n_beside = 2 if n_panels == 4 else min(n_panels, MOST_BESIDE)

@@ -4,7 +4,6 @@ A file that is damaged, of another format, or of a run with other settings than 
 counted. Nothing here trains.
 """
 
-import dataclasses
 import math
 import os
 import re
@@ -218,20 +217,23 @@ class Measured:
 
 def measured(entry: Entry, results: dict[str, Result]) -> Measured:
     """What the finished cells of an entry say; nothing is filled in for the others."""
-    values = []
-    for cell in entry.cells:
-        if cell.name in results and results[cell.name].error is None:
-            value = _at(results[cell.name].figures, entry.figure)
-            if value is not None:
-                values.append(
-                    value if entry.shown_as == COUNT else 100 * (1 - value if entry.shown_as == ERROR else value)
-                )
-    return Measured(tuple(values))
+    values = (_number_of(cell, entry, results) for cell in entry.cells)
+    return Measured(tuple(value for value in values if value is not None))
 
 
 def measured_cells(entry: Entry, results: dict[str, Result]) -> list[Cell]:
     """Those cells of an entry that its number is made of."""
-    return [cell for cell in entry.cells if measured(dataclasses.replace(entry, cells=(cell,)), results).values]
+    return [cell for cell in entry.cells if _number_of(cell, entry, results) is not None]
+
+
+def _number_of(cell: Cell, entry: Entry, results: dict[str, Result]) -> float | None:
+    """The cell's own number, as the entry shows it."""
+    if cell.name not in results or results[cell.name].error is not None:
+        return None
+    value = _at(results[cell.name].figures, entry.figure)
+    if value is None or entry.shown_as == COUNT:
+        return value
+    return 100 * (1 - value if entry.shown_as == ERROR else value)
 
 
 def _at(figures: Any, path: str) -> float | None:

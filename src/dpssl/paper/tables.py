@@ -12,8 +12,8 @@ from dpssl.errors import InputError
 from dpssl.paper.cells import ORACLE
 from dpssl.paper.entries import COUNT, ERROR, PERCENT, Entry, Table
 from dpssl.paper.method_rows import (
+    ADDED_NOTES,
     METHODS,
-    NOT_IN_THE_PAPER,
     PRINTED_DP_SSL,
     PRINTED_NOTE,
     errors,
@@ -28,15 +28,9 @@ LFS, RATIOS = (10, 20, 30, 40, 50, 60), (0.1, 0.2, 0.3, 0.4, 0.5, 1.0)  # K and 
 
 
 def table1(plan: Plan) -> Table:
-    added = of_the_paper(plan, "FlexMatch, FreeMatch and the supervised row are not in the paper's table.")
-    return Table(
-        "table1",
-        "Table 1: test error (%) of each method",
-        tuple(errors(plan, "table1", plan.scale.labels)),
-        (),
-        plan,
-        row_notes=(*((METHODS[method], note) for method in NOT_IN_THE_PAPER for note in added), PRINTED_NOTE),
-    )
+    title, entries = "Table 1: test error (%) of each method", errors(plan, "table1", plan.scale.labels)
+    added = ADDED_NOTES if plan.scale.name == "paper" else ()
+    return Table("table1", title, tuple(entries), (), plan, row_notes=(*added, PRINTED_NOTE))
 
 
 def annotation(plan: Plan) -> Table:

@@ -32,6 +32,7 @@ def test_each_term_by_hand(make_system: Callable[..., Any], make_batch: Callable
     assert metrics["unlabeled_loss"].item() == pytest.approx(math.log(10) / 2)
     assert metrics["pseudo_label_rate"].item() == 0.5
     assert loss.item() == pytest.approx(math.log(2) + 3 * math.log(10) / 2)
+    assert chosen.asked == ["weak", "strong", "weak"]
     assert chosen.seen == ["L0 weak", "U0 strong, U1 strong", "U0 weak, U1 weak"]
 
 

@@ -52,6 +52,7 @@ def test_loss_by_hand_and_what_it_remembers(
     assert loss.item() == pytest.approx(math.log(3) + 5 * math.log(2))
     assert system.learnt_as[:-1].tolist() == [0, 0, 1, 1]  # image 3 is sure now: both classes are learnt alike
     assert system.thresholds().tolist() == pytest.approx([0.8, 0.8, 0])
+    assert chosen.asked == ["weak", "strong", "weak"]
     assert chosen.seen == ["L0 weak", "U0 strong, U1 strong", "U0 weak, U1 weak"]
 
 

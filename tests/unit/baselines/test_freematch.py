@@ -57,8 +57,9 @@ def test_all_terms_by_hand_and_estimates_that_the_loss_itself_adapts(
     assert metrics["unlabeled_loss"].item() == pytest.approx(unsupervised)
     assert metrics["fairness_loss"].item() == pytest.approx(fairness)
     assert loss.item() == pytest.approx(math.log(2) + 3 * unsupervised + 5 * fairness)
-    four = [f"U{i}" for i in range(4)]
-    assert chosen.seen == ["L0 weak", ", ".join(f"{u} strong" for u in four), ", ".join(f"{u} weak" for u in four)]
+    assert chosen.asked == ["weak", "strong", "weak"]
+    strong_views, weak_views = "U0 strong, U1 strong, U2 strong, U3 strong", "U0 weak, U1 weak, U2 weak, U3 weak"
+    assert chosen.seen == ["L0 weak", strong_views, weak_views]
 
 
 def test_fairness_is_nothing_where_no_row_is_sure() -> None:

@@ -28,6 +28,7 @@ def test_divergence_by_hand(make_system: Callable[..., Any], make_batch: Callabl
     assert metrics["unlabeled_loss"].item() == pytest.approx(expected)
     assert metrics["pseudo_label_rate"].item() == 0.5
     assert loss.item() == pytest.approx(math.log(2) + 2 * expected)
+    assert chosen.asked == ["weak", "strong", "weak"]
     assert chosen.seen == ["L0 weak", "U0 strong, U1 strong", "U0 weak, U1 weak"]
 
 

@@ -89,9 +89,8 @@ def test_losses_by_hand_without_representation_learning(
     assert metrics["unlabeled_loss"].item() == pytest.approx(math.log(8) / 2)
     assert metrics["pseudo_label_rate"].item() == pytest.approx(2 / 3)
     assert loss.item() == pytest.approx(math.log(2) + math.log(8) / 2)
-    assert chosen.n_targets == 1
-    three = [f"U{i}" for i in range(3)]
-    assert chosen.seen == ["L0 weak", ", ".join(f"{u} strong" for u in three), ", ".join(f"{u} weak" for u in three)]
+    assert (chosen.asked, chosen.n_targets) == (["weak", "strong", "weak"], 1)
+    assert chosen.seen == ["L0 weak", "U0 strong, U1 strong, U2 strong", "U0 weak, U1 weak, U2 weak"]
     assert "aggregation_loss" not in metrics
 
 
@@ -122,7 +121,7 @@ def test_all_terms_at_once_by_hand(make_matching: MakeSystem, make_batch: Callab
     loss, _ = system.loss(make_batch(n_unlabeled=2), chosen)
     information = 10 / 16 * math.log(5 / 4) + 6 / 16 * math.log(3 / 4)
     assert loss.item() == pytest.approx(math.log(2) - 3 * math.log(0.75) - 0.5 * information)
-    assert chosen.n_targets == 0
+    assert (chosen.asked, chosen.n_targets) == (["weak", "strong", "weak"], 0)
     assert chosen.seen == ["L0 weak", "U0 strong, U1 strong", "U0, U1", "U0 weak, U1 weak"]
 
 
